@@ -1,0 +1,266 @@
+"""Bundles: what one runtime did on one case, as one DuckDB file. Knows the tables, through `database`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from capture.bundle_facts import BundleFacts, facts_from_json, facts_to_json, run_from_json, run_to_json
+from capture.codec import SHUFFLE_ZSTD, decode, encode
+from capture.database import Database, open_database, write_database
+from capture.errors import DamagedBundleError, ForeignBundleError, NotFoundError
+from capture.model import Json, Prompt, Run, Steps, Token
+from capture.prefix import prefix_of
+from capture.rows import row_hash
+
+FORMAT = 1
+
+TABLES: dict[str, dict[str, str]] = {
+    "bundle": {"format": "INTEGER", "facts": "VARCHAR"},
+    "prompt": {"text": "VARCHAR", "token_ids": "INTEGER[]", "facts": "VARCHAR"},
+    "run": {"run": "INTEGER", "run_id": "VARCHAR", "facts": "VARCHAR", "manifest": "VARCHAR"},
+    "step": {
+        "run": "INTEGER",
+        "position": "INTEGER",
+        "prefix_id": "BLOB",
+        "token_id": "INTEGER",
+        "forced": "BOOLEAN",
+        "top1": "INTEGER",
+        "emitted": "INTEGER",
+        "tie_count": "INTEGER",
+        "log_sum_exp": "DOUBLE",
+        "entropy": "DOUBLE",
+        "margin_nats": "DOUBLE",
+        "top_ids": "INTEGER[]",
+        "top_logits": "FLOAT[]",
+        "row_hash": "BLOB",
+    },
+    "logits": {"run": "INTEGER", "position": "INTEGER", "codec": "VARCHAR", "payload": "BLOB"},
+    "token": {"token_id": "INTEGER", "bytes": "BLOB", "special": "BOOLEAN"},
+}
+
+_CHUNK = 1024
+
+Insert = Callable[[str, list[list[Any]]], None]
+
+Rows = Callable[[int], bytes]
+"""Gives the raw row at an index into a run's steps."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A run with its steps, its manifest, and its raw rows for those indices of steps that are kept."""
+
+    run: Run
+    steps: Steps
+    manifest: Json
+    kept: Sequence[int]
+    rows: Rows
+
+
+def write_bundle(
+    path: Path, facts: BundleFacts, prompt: Prompt, runs: Sequence[RecordedRun], tokens: Iterable[Token]
+) -> None:
+    """Write, verify and seal a bundle; the path holds a whole bundle afterwards, or nothing new.
+
+    Raises:
+        StorageFullError: the disk is full.
+        DamagedBundleError: what was written does not read back.
+    """
+
+    def fill(database: Database) -> None:
+        insert = partial(database.insert, TABLES)
+        insert("bundle", [[FORMAT], [json.dumps(facts_to_json(facts))]])
+        insert("prompt", [[prompt.text], [list(prompt.token_ids)], ["{}"]])
+        for index, recorded in enumerate(runs):
+            _write_run(insert, index, recorded)
+        rows = [(token.token_id, token.data, token.special) for token in tokens]
+        insert("token", [list(column) for column in zip(*rows, strict=True)])
+
+    write_database(path, TABLES, fill, verify_bundle)
+
+
+def verify_bundle(path: Path) -> None:
+    """Open a bundle and check every row; raises what `Bundle.verify` raises."""
+    with Bundle(path) as bundle:
+        bundle.verify()
+
+
+class Bundle:
+    """A sealed bundle, open for reading; use it in a `with` block."""
+
+    def __init__(self, path: Path) -> None:
+        """Open the file; raises what `open_database` raises."""
+        self.path = path
+        self.database = open_database(path, TABLES)
+        try:
+            self.facts = self._read_facts()
+            self.prompt = self._read_prompt()
+            self.runs = self._read_runs()
+        except (KeyError, TypeError, ValueError) as error:
+            self.close()
+            raise DamagedBundleError(
+                f"{path.name}: its description cannot be read ({error}); capture it again"
+            ) from error
+
+    def __enter__(self) -> Bundle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self.database.close()
+
+    def run(self, run_id: str) -> Run:
+        """Return the run of that id.
+
+        Raises:
+            NotFoundError: the bundle holds no such run.
+        """
+        return self.runs[self._index(run_id)]
+
+    def manifest(self, run_id: str) -> Json:
+        """Return the manifest of a run."""
+        text = self.database.one("SELECT manifest FROM run WHERE run_id = ?", [run_id])[0]
+        manifest: dict[str, Any] = json.loads(text)
+        return manifest
+
+    def steps(self, run_id: str) -> Steps:
+        """Return the step records of a run, by rising position."""
+        columns = list(TABLES["step"])[1:]
+        rows = self.database.query(
+            f"SELECT {', '.join(columns)} FROM step WHERE run = ? ORDER BY position", [self._index(run_id)]
+        )
+        return steps_from_columns(list(zip(*rows, strict=True)) if rows else [()] * len(columns))
+
+    def kept_positions(self, run_id: str) -> tuple[int, ...]:
+        """Return the positions whose raw rows the bundle holds, rising."""
+        rows = self.database.query("SELECT position FROM logits WHERE run = ? ORDER BY position", [self._index(run_id)])
+        return tuple(position for (position,) in rows)
+
+    def row(self, run_id: str, position: int) -> bytes | None:
+        """Return the raw row at a position, bit for bit as the engine gave it; None where it was not kept."""
+        rows = self.database.query(
+            "SELECT codec, payload FROM logits WHERE run = ? AND position = ?", [self._index(run_id), position]
+        )
+        if not rows:
+            return None
+        run = self.run(run_id)
+        return decode(rows[0][0], rows[0][1], run.dtype, run.vocabulary_size)
+
+    def rows(self, run_id: str, positions: Sequence[int]) -> list[bytes]:
+        """Return the raw rows at positions, in the order asked.
+
+        Raises:
+            NotFoundError: one of them was not kept.
+        """
+        rows = self.database.query(
+            "SELECT position, codec, payload FROM logits WHERE run = ? AND list_contains(?::INTEGER[], position)",
+            [self._index(run_id), list(positions)],
+        )
+        run = self.run(run_id)
+        found = {position: decode(codec, payload, run.dtype, run.vocabulary_size) for position, codec, payload in rows}
+        if not found.keys() >= set(positions):
+            raise NotFoundError(f"{self.path.name} keeps no logits for some positions of run {run_id}")
+        return [found[position] for position in positions]
+
+    def tokens(self) -> dict[int, Token]:
+        """Return every token the bundle mentions, by id."""
+        rows = self.database.query("SELECT token_id, bytes, special FROM token")
+        return {token_id: Token(token_id, data, special) for token_id, data, special in rows}
+
+    def verify(self) -> None:
+        """Check that rows and prefix ids are what the records say.
+
+        Raises:
+            DamagedBundleError: something differs; the message names it.
+        """
+        after_prompt = prefix_of(self.prompt.token_ids)
+        for run in self.runs:
+            steps = self.steps(run.run_id)
+            if len(steps) != run.positions:
+                raise DamagedBundleError(f"{self.path.name}: run {run.run_id} lacks positions; capture it again")
+            if run.positions and steps.position[0] == 0 and steps.prefix_id[0] != after_prompt:
+                raise DamagedBundleError(f"{self.path.name}: run {run.run_id} does not follow its prompt")
+            self._verify_rows(run, steps)
+
+    def _verify_rows(self, run: Run, steps: Steps) -> None:
+        first = int(steps.position[0]) if len(steps) else 0
+        for position in self.kept_positions(run.run_id):
+            row = self.row(run.run_id, position)
+            if row is None or row_hash(row) != steps.row_hash[position - first]:
+                raise DamagedBundleError(
+                    f"{self.path.name}: run {run.run_id} has damaged logits at position {position}; capture it again"
+                )
+
+    def _index(self, run_id: str) -> int:
+        for index, run in enumerate(self.runs):
+            if run.run_id == run_id:
+                return index
+        raise NotFoundError(f"{self.path.name} holds no run {run_id}")
+
+    def _read_facts(self) -> BundleFacts:
+        version, text = self.database.one("SELECT format, facts FROM bundle")
+        if version != FORMAT:
+            raise ForeignBundleError(f"{self.path.name} has format {version}; this flipscope reads format {FORMAT}")
+        return facts_from_json(json.loads(text))
+
+    def _read_prompt(self) -> Prompt:
+        text, token_ids, _ = self.database.one("SELECT text, token_ids, facts FROM prompt")
+        return Prompt(text, tuple(token_ids))
+
+    def _read_runs(self) -> tuple[Run, ...]:
+        rows = self.database.query("SELECT run_id, facts FROM run ORDER BY run")
+        return tuple(run_from_json(run_id, json.loads(facts)) for run_id, facts in rows)
+
+
+def steps_from_columns(columns: Sequence[Sequence[Any]]) -> Steps:
+    """Return the columns of table `step`, from `position` on, as `Steps`."""
+    position, prefix, token, forced, top1, emitted, ties, log_sum_exp, entropy, margin, ids, logits, hashes = columns
+    width = len(ids[0]) if len(ids) else 0
+    return Steps(
+        position=np.array(position, np.int32),
+        prefix_id=tuple(prefix),
+        token_id=np.array(token, np.int32),
+        forced=np.array(forced, np.bool_),
+        top1=np.array(top1, np.int32),
+        emitted=np.array([-1 if value is None else value for value in emitted], np.int32),
+        tie_count=np.array(ties, np.int32),
+        log_sum_exp=np.array(log_sum_exp, np.float64),
+        entropy=np.array(entropy, np.float64),
+        margin_nats=np.array(margin, np.float64),
+        top_ids=np.array(ids, np.int32).reshape(len(ids), width),
+        top_logits=np.array(logits, np.float32).reshape(len(ids), width),
+        row_hash=tuple(hashes),
+    )
+
+
+def _write_run(insert: Insert, index: int, recorded: RecordedRun) -> None:
+    run, steps = recorded.run, recorded.steps
+    insert(
+        "run",
+        [[index], [run.run_id], [json.dumps(run_to_json(run))], [json.dumps(recorded.manifest, sort_keys=True)]],
+    )
+    for start in range(0, len(steps), _CHUNK):
+        insert("step", _step_columns(index, steps, slice(start, start + _CHUNK)))
+    for start in range(0, len(recorded.kept), _CHUNK):
+        chunk = recorded.kept[start : start + _CHUNK]
+        payloads = [encode(recorded.rows(at), run.dtype) for at in chunk]
+        positions = [int(steps.position[at]) for at in chunk]
+        insert("logits", [[index] * len(chunk), positions, [SHUFFLE_ZSTD] * len(chunk), payloads])
+
+
+def _step_columns(index: int, steps: Steps, part: slice) -> list[list[Any]]:
+    columns = [getattr(steps, name)[part] for name in Steps.__slots__]
+    values = [list(column) if isinstance(column, tuple) else column.tolist() for column in columns]
+    emitted = Steps.__slots__.index("emitted")
+    values[emitted] = [None if value < 0 else value for value in values[emitted]]
+    return [[index] * len(values[0]), *values]

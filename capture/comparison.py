@@ -1,0 +1,110 @@
+"""Comparisons as files beside the bundles: derived, replaceable, and quick for pages to read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from capture.compare import Comparison
+from capture.database import Database, open_database, write_database
+from capture.errors import ForeignBundleError
+from capture.flips import Flip
+from capture.metrics import PairMetrics
+from capture.model import FlipClass, RunId
+
+FORMAT = 1
+
+SUFFIX = ".comparison.duckdb"
+
+_METRICS = {
+    **dict.fromkeys(("kl_forward", "kl_reverse", "jensen_shannon", "reference_entropy", "candidate_entropy"), "DOUBLE"),
+    **dict.fromkeys(("reference_rank", "candidate_rank"), "INTEGER"),
+    **dict.fromkeys(("reference_winner_probability", "candidate_winner_probability", "delta_probability"), "DOUBLE"),
+    "top5_overlap": "INTEGER",
+    **dict.fromkeys(("reference_outside", "candidate_outside"), "DOUBLE"),
+    "lower_bound": "BOOLEAN",
+}
+
+TABLES: dict[str, dict[str, str]] = {
+    "comparison": {"comparison": "INTEGER", "format": "INTEGER", "facts": "VARCHAR"},
+    "shared": {"comparison": "INTEGER", "position": "INTEGER", "prefix_id": "BLOB", **_METRICS},
+    "flip": {
+        "comparison": "INTEGER",
+        "position": "INTEGER",
+        "prefix_id": "BLOB",
+        "reference_choice": "INTEGER",
+        "candidate_choice": "INTEGER",
+        "flip_class": "VARCHAR",
+        "reference_margin_nats": "DOUBLE",
+        "candidate_margin_nats": "DOUBLE",
+    },
+}
+
+
+def write_comparisons(path: Path, comparisons: Sequence[Comparison]) -> None:
+    """Write comparisons to one file, in place of an earlier one; raises what `write_database` raises."""
+
+    def fill(database: Database) -> None:
+        insert = partial(database.insert, TABLES)
+        for index, comparison in enumerate(comparisons):
+            facts = {"reference": comparison.reference, "candidate": comparison.candidate}
+            insert("comparison", [[index], [FORMAT], [json.dumps(facts)]])
+            insert("shared", _shared_columns(index, comparison))
+            insert("flip", _flip_columns(index, comparison.flips))
+
+    write_database(path, TABLES, fill, lambda partial_path: None if read_comparisons(partial_path) else None)
+
+
+def read_comparisons(path: Path) -> tuple[Comparison, ...]:
+    """Return every comparison of a file; raises what `open_database` raises."""
+    database = open_database(path, TABLES)
+    try:
+        rows = database.query("SELECT comparison, format, facts FROM comparison ORDER BY comparison")
+        return tuple(_read(database, index, version, json.loads(facts)) for index, version, facts in rows)
+    finally:
+        database.close()
+
+
+def _read(database: Database, index: int, version: int, facts: dict[str, Any]) -> Comparison:
+    if version != FORMAT:
+        raise ForeignBundleError(f"{database.name} has format {version}; delete it and compare again")
+    shared = database.query(
+        f"SELECT position, prefix_id, {', '.join(_METRICS)} FROM shared WHERE comparison = ? ORDER BY position", [index]
+    )
+    columns = list(zip(*shared, strict=True)) if shared else [()] * (2 + len(_METRICS))
+    metrics = {name: _array(kind, column) for (name, kind), column in zip(_METRICS.items(), columns[2:], strict=True)}
+    return Comparison(
+        reference=RunId(facts["reference"]),
+        candidate=RunId(facts["candidate"]),
+        position=np.array(columns[0], np.int32),
+        prefix_id=tuple(columns[1]),
+        metrics=PairMetrics(**metrics),
+        flips=_read_flips(database, index),
+    )
+
+
+def _array(kind: str, column: Sequence[Any]) -> Any:
+    return np.array(column, {"DOUBLE": np.float64, "INTEGER": np.int32, "BOOLEAN": np.bool_}[kind])
+
+
+def _read_flips(database: Database, index: int) -> tuple[Flip, ...]:
+    names = ", ".join(Flip.__slots__)
+    rows = database.query(f"SELECT {names} FROM flip WHERE comparison = ? ORDER BY position", [index])
+    return tuple(
+        Flip(**{**dict(zip(Flip.__slots__, row, strict=True)), "flip_class": FlipClass(row[4])}) for row in rows
+    )
+
+
+def _shared_columns(index: int, comparison: Comparison) -> list[list[Any]]:
+    metrics = [getattr(comparison.metrics, name).tolist() for name in _METRICS]
+    return [[index] * len(comparison.position), comparison.position.tolist(), list(comparison.prefix_id), *metrics]
+
+
+def _flip_columns(index: int, flips: Sequence[Flip]) -> list[list[Any]]:
+    columns: list[list[Any]] = [[getattr(flip, name) for flip in flips] for name in Flip.__slots__]
+    return [[index] * len(flips), *columns]
