@@ -95,10 +95,10 @@ def verify_bundle(path: Path) -> None:
 class Bundle:
     """A sealed bundle, open for reading; use it in a `with` block."""
 
-    def __init__(self, path: Path) -> None:
-        """Open the file; raises what `open_database` raises."""
+    def __init__(self, path: Path, *, known: bool = False) -> None:
+        """Open the file; `known` and what it raises are those of `open_database`."""
         self.path = path
-        self.database = open_database(path, TABLES)
+        self.database = open_database(path, TABLES, known=known)
         try:
             self.facts = self._read_facts()
             self.prompt = self._read_prompt()
@@ -215,6 +215,8 @@ class Bundle:
 
     def _read_prompt(self) -> Prompt:
         text, token_ids, _ = self.database.one("SELECT text, token_ids, facts FROM prompt")
+        if not token_ids:
+            raise DamagedBundleError(f"{self.path.name} holds no prompt tokens; capture it again")
         return Prompt(text, tuple(token_ids))
 
     def _read_runs(self) -> tuple[Run, ...]:

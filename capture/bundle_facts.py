@@ -38,6 +38,8 @@ class BundleFacts:
         vocabulary_hash: of the map from token id to bytes; empty where no tokenizer is known.
         id_spans: spans of ids that have bytes.
         template_differs: whether the runtime's own chat template gives other prompt tokens than those it was given.
+        stop_ids: the ids that ended free runs.
+        definition: hash of what the study asked for, by which a capture knows that nothing is missing.
     """
 
     study: str
@@ -50,6 +52,8 @@ class BundleFacts:
     vocabulary_hash: str
     id_spans: tuple[tuple[int, int], ...]
     template_differs: bool = False
+    stop_ids: tuple[int, ...] = ()
+    definition: str = ""
 
 
 def facts_to_json(facts: BundleFacts) -> Json:
@@ -68,6 +72,7 @@ def facts_from_json(value: dict[str, Any]) -> BundleFacts:
             **value,
             "case": case_from_json(value["case"]),
             "runtime": runtime_from_json(value["runtime"]),
+            "stop_ids": tuple(int(token_id) for token_id in value["stop_ids"]),
             "id_spans": tuple((int(first), int(stop)) for first, stop in value["id_spans"]),
         }
     )

@@ -7,11 +7,12 @@ refused when it holds anything but the expected tables.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import duckdb
+from numpy.typing import NDArray
 
 from capture.errors import DamagedBundleError, ForeignBundleError, StorageFullError
 from capture.spool import sync_folder
@@ -21,6 +22,18 @@ Tables = Mapping[str, Mapping[str, str]]
 
 UNCOMPRESSED = frozenset({"payload"})
 """Columns that are compressed already: DuckDB would compress them again, and reading a row then takes 300 ms."""
+
+
+_HEADER_BYTES = 3 * 4096
+
+VIEWS = "SELECT database_name FROM duckdb_views() WHERE NOT internal"
+
+MACROS = "SELECT database_name FROM duckdb_functions() WHERE NOT internal"
+
+COLUMNS = (
+    "SELECT table_name, column_name, data_type, column_default FROM duckdb_columns() WHERE NOT internal "
+    "ORDER BY table_oid, column_index"
+)
 
 
 class Database:
@@ -40,6 +53,18 @@ class Database:
             return self._connection.execute(sql, values or []).fetchall()
         except duckdb.Error as error:
             raise DamagedBundleError(f"{self.name} is damaged: {first_line(error)}") from error
+
+    def columns(self, sql: str, values: list[Any] | None = None) -> dict[str, NDArray[Any]]:
+        """Return the result of a query as columns by name; masked where they hold NULL. Quick for many rows.
+
+        Raises:
+            DamagedBundleError: the file cannot be read there.
+        """
+        try:
+            columns: dict[str, NDArray[Any]] = self._connection.execute(sql, values or []).fetchnumpy()
+        except duckdb.Error as error:
+            raise DamagedBundleError(f"{self.name} is damaged: {first_line(error)}") from error
+        return columns
 
     def one(self, sql: str, values: list[Any] | None = None) -> tuple[Any, ...]:
         """Return the only row of a query.
@@ -67,8 +92,13 @@ class Database:
         self._connection.close()
 
 
-def open_database(path: Path, tables: Tables) -> Database:
+def open_database(path: Path, tables: Tables, *, known: bool = False) -> Database:
     """Open a file for reading, harmless whatever it holds, and check that it has exactly `tables`.
+
+    Args:
+        path: the file.
+        tables: what it must hold, and nothing else.
+        known: whether this very file was checked before, so that looking for macros (16 ms) need not be repeated.
 
     Raises:
         DamagedBundleError: the file is missing, truncated or unreadable.
@@ -89,7 +119,8 @@ def open_database(path: Path, tables: Tables) -> Database:
     except duckdb.Error as error:
         raise DamagedBundleError(f"{path.name} is no readable DuckDB file: {first_line(error)}") from error
     try:
-        _check_schema(connection, path.name, tables)
+        _check_schema(connection, path.name, tables, known)
+        _refuse_truncated(connection, path)
     except BaseException:
         connection.close()
         raise
@@ -136,22 +167,35 @@ def _column(name: str, kind: str) -> str:
     return f"{name} {kind} USING COMPRESSION uncompressed" if name in UNCOMPRESSED else f"{name} {kind}"
 
 
-def _check_schema(connection: duckdb.DuckDBPyConnection, name: str, tables: Tables) -> None:
+def _check_schema(connection: duckdb.DuckDBPyConnection, name: str, tables: Tables, known: bool) -> None:
     try:
-        extras = connection.execute(
-            "SELECT view_name FROM duckdb_views() WHERE NOT internal "
-            "UNION ALL SELECT function_name FROM duckdb_functions() WHERE NOT internal"
-        ).fetchall()
-        columns = connection.execute(
-            "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal "
-            "ORDER BY table_oid, column_index"
-        ).fetchall()
+        extras = [] if known else connection.execute(MACROS).fetchall()
+        extras += connection.execute(VIEWS).fetchall()
+        columns = connection.execute(COLUMNS).fetchall()
     except duckdb.Error as error:
         raise DamagedBundleError(f"{name} is damaged: {first_line(error)}") from error
-    if extras:
+    check_schema(name, tables, extras, columns)
+
+
+def _refuse_truncated(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Refuse a file that is shorter than its own count of blocks: DuckDB would find out only where one is missing."""
+    blocks = connection.execute("PRAGMA database_size").fetchall()[0]
+    if path.stat().st_size < _HEADER_BYTES + blocks[2] * blocks[3]:
+        raise DamagedBundleError(f"{path.name} is truncated; copy it again")
+
+
+def check_schema(
+    name: str, tables: Tables, extras: Sequence[object], columns: Sequence[tuple[str, str, str, str]]
+) -> None:
+    """Check what `MACROS` and `VIEWS` (as extras) and `COLUMNS` found in a file.
+
+    Raises:
+        ForeignBundleError: it has other tables, or it holds views, macros, functions or computed columns.
+    """
+    if extras or any(computed for *_, computed in columns):
         raise ForeignBundleError(f"{name} holds views, macros or functions; a bundle has none, so it is not opened")
     found: dict[str, dict[str, str]] = {}
-    for table, column, kind in columns:
+    for table, column, kind, _ in columns:
         found.setdefault(table, {})[column] = kind
     if found != tables:
         raise ForeignBundleError(f"{name} is a DuckDB file but no flipscope bundle")

@@ -6,26 +6,19 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 
-from capture.model import Fork, Json, Mode, RunId, ScoringPath, Steps, Token
+from capture.model import Json, Origin, RunId, Steps, Token
 
 
-def run_id(
-    steps: Steps,
-    manifest: Json,
-    mode: Mode,
-    scoring_path: ScoringPath,
-    replica: int,
-    forced_along: RunId | None,
-    fork: Fork | None,
-) -> RunId:
+def run_id(steps: Steps, manifest: Json, origin: Origin) -> RunId:
     """Return the id of a run: the same on every machine that holds the same record, whatever its file is called."""
     digest = hashlib.blake2b(b"flipscope run 1", digest_size=16)
+    fork = origin.fork
     facts = {
         "manifest": manifest,
-        "mode": mode.value,
-        "scoring_path": scoring_path.value,
-        "replica": replica,
-        "forced_along": forced_along,
+        "mode": origin.mode.value,
+        "scoring_path": origin.scoring_path.value,
+        "replica": origin.replica,
+        "forced_along": origin.forced_along,
         "fork": None if fork is None else [fork.parent_run, fork.position, fork.token_id],
     }
     digest.update(json.dumps(facts, sort_keys=True).encode())

@@ -29,7 +29,7 @@ def job_from_json(value: Mapping[str, Any]) -> Job:
         return FreeJob(prompt_ids, tuple(value["stop_ids"]), value["max_tokens"])
     path = tuple(value["path"])
     if value["kind"] == "forced":
-        return ForcedJob(prompt_ids, path, ScoringPath(value["scoring_path"]))
+        return ForcedJob(prompt_ids, path, ScoringPath(value["scoring_path"]), value.get("stride", 1))
     forks = tuple(ForkRequest(**fork) for fork in value["forks"])
     return BranchJob(prompt_ids, path, forks, tuple(value["stop_ids"]))
 

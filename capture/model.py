@@ -183,6 +183,18 @@ class Certificate:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """How a run came about: what tells it from the other runs of its bundle; fields as in `Run`."""
+
+    mode: Mode
+    scoring_path: ScoringPath = ScoringPath.DECODE
+    replica: int = 0
+    forced_along: RunId | None = None
+    fork: Fork | None = None
+    certificate: Certificate | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """One runtime on one case, recorded.
 

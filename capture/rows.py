@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -54,8 +55,8 @@ def widen(rows: Sequence[bytes | memoryview], dtype: str) -> Float32Array:
 
 def logit_step(logit: float, dtype: str) -> float:
     """Return the distance between neighbouring values of `dtype` at `logit` (its unit in the last place)."""
-    _, exponent = np.frexp(abs(logit))
-    floor = max(int(exponent) - 1, _SMALLEST_EXPONENT[dtype])
+    _, exponent = math.frexp(abs(logit))
+    floor = max(exponent - 1, _SMALLEST_EXPONENT[dtype]) if logit else _SMALLEST_EXPONENT[dtype]
     return float(2.0 ** (floor - _SIGNIFICAND_BITS[dtype]))
 
 

@@ -138,6 +138,11 @@ class Stream:
         """Return the raw row of record `index`."""
         return bytes(self.rows[index].tobytes())
 
+    def from_position(self, position: int) -> Stream:
+        """Return the stream without the rows before `position`."""
+        later = self.records["position"] >= position
+        return Stream(self.records[later], self.rows[later], self.ending, self.seconds)
+
 
 def is_done(folder: Path) -> bool:
     """Return whether the stream in `folder` ended by itself."""
@@ -175,6 +180,12 @@ def write_json(path: Path, value: object) -> None:
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise _storage_error(error, path) from error
+
+
+def read_json(path: Path) -> object:
+    """Read what `write_json` wrote."""
+    value: object = json.loads(path.read_text(encoding="utf-8"))
+    return value
 
 
 def sync_folder(folder: Path) -> None:

@@ -47,6 +47,10 @@ class FolderSinks:
         self.open(name)
         self._writers.pop(name).finish(ending, time.monotonic() - self._started)
 
+    def folder(self, name: str) -> str:
+        """Return the folder of that sink, which is then not opened here."""
+        return str(self._folders[name])
+
     def close(self) -> None:
         """Close what was left open; those streams stay unfinished."""
         for writer in self._writers.values():

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import capture
+from capture.engines import engine_environment
 from capture.engines.base import Job, ModelFacts
 from capture.errors import EngineError, StorageFullError, WorkerDiedError
 from capture.messages import case_to_json, job_to_json, runtime_to_json
@@ -105,7 +106,8 @@ class WorkerProcess:
 
     def _spawn(self) -> subprocess.Popen[str]:
         command = [*(self._runtime.command or (sys.executable,)), "-m", "capture.worker"]
-        environment = {**os.environ, **self._runtime.environment, "PYTHONPATH": self._sources.name}
+        defaults = engine_environment(self._runtime.engine)
+        environment = {**defaults, **os.environ, **self._runtime.environment, "PYTHONPATH": self._sources.name}
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with open(self._log, "ab") as log:
             try:

@@ -24,11 +24,15 @@ class FreeJob:
 
 @dataclass(frozen=True, slots=True)
 class ForcedJob:
-    """Record the row at every position of `path`, imposing its tokens; stops are ignored; sink name `main`."""
+    """Record the row at every position of `path`, imposing its tokens; stops are ignored; sink name `main`.
+
+    With a `stride` above 1 (prefill only) every so many positions are recorded, from 0 on.
+    """
 
     prompt_ids: tuple[int, ...]
     path: tuple[int, ...]
     scoring_path: ScoringPath
+    stride: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,10 @@ class Sinks(Protocol):
 
     def finish(self, name: str, ending: Ending) -> None:
         """Mark a sink as complete, with the reason for its end."""
+        ...
+
+    def folder(self, name: str) -> str:
+        """Return the folder of a sink, for an engine that writes (`spool.StreamWriter`) and finishes it elsewhere."""
         ...
 
 

@@ -1,0 +1,217 @@
+"""The command `flipscope`: reads arguments, calls one use case, turns errors into one sentence and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from app.settings import Settings
+from capture.errors import FlipscopeError
+from capture.model import Exactness
+from capture.plan import PlannedBundle
+from capture.progress import ConsoleReporter, JsonReporter
+from capture.record import CaptureSummary, Recorder
+from capture.stats import RunStatistics, library_statistics
+from capture.study import read_study
+from capture.version import VERSION
+
+DEFAULT_LIBRARY = Path("library")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit code: 0 done, 2 refused or failed, 130 interrupted."""
+    options = build_parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except FlipscopeError as error:
+        _say(f"flipscope: {error}", sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        _say("flipscope: interrupted; what was recorded is kept, start again to go on", sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of every subcommand; its help is the reference of the options."""
+    parser = argparse.ArgumentParser(
+        prog="flipscope", description="See what a change of runtime does to a language model's output, token by token."
+    )
+    parser.add_argument("--version", action="version", version=f"flipscope {VERSION}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_capture(commands)
+    _add_stats(commands)
+    _add_serve(commands)
+    _add_demo(commands)
+    return parser
+
+
+def _add_capture(commands: Any) -> None:
+    parser = commands.add_parser("capture", help="record a study's runtimes on its cases, with forks and comparisons")
+    parser.add_argument("study", type=Path, metavar="STUDY.toml", help="the study file")
+    parser.add_argument("--library", type=Path, default=DEFAULT_LIBRARY, metavar="DIR", help="where bundles go")
+    parser.add_argument("--plan", action="store_true", help="print runs, positions, bytes and time; start nothing")
+    parser.add_argument("--json", action="store_true", help="print JSON, one object a line while recording")
+    parser.set_defaults(command=capture)
+
+
+def _add_stats(commands: Any) -> None:
+    parser = commands.add_parser("stats", help="print flips and divergences by run")
+    parser.add_argument("what", type=Path, metavar="STUDY|LIBRARY", help="a study file, or a folder of bundles")
+    parser.add_argument(
+        "--library", type=Path, default=DEFAULT_LIBRARY, metavar="DIR", help="where a study's bundles are"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.set_defaults(command=stats)
+
+
+def _add_serve(commands: Any) -> None:
+    parser = commands.add_parser("serve", help="show a library in the browser")
+    parser.add_argument("library", type=Path, nargs="?", default=None, metavar="LIBRARY", help="a folder of bundles")
+    _add_server_options(parser)
+    parser.set_defaults(command=serve)
+
+
+def _add_demo(commands: Any) -> None:
+    parser = commands.add_parser("demo", help="capture a small real study on this machine, once, and show it")
+    parser.add_argument("--library", type=Path, default=None, metavar="DIR", help="where the demo's bundles go")
+    parser.add_argument("--no-serve", action="store_true", help="capture only")
+    _add_server_options(parser)
+    parser.set_defaults(command=demo)
+
+
+def _add_server_options(parser: argparse.ArgumentParser) -> None:
+    Settings.add_options(parser)
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+
+
+def capture(options: argparse.Namespace) -> int:
+    """Record a study, or print what recording it would take."""
+    study = read_study(options.study)
+    if options.plan:
+        _print_plan(Recorder(study, options.library, JsonReporter()).plan(), options.json)
+        return 0
+    _print_summary(_record(study, options.library, options.json), options.library, options.json)
+    return 0
+
+
+def stats(options: argparse.Namespace) -> int:
+    """Print the numbers of a study or a library."""
+    is_study = options.what.suffix == ".toml"
+    folder = options.library / read_study(options.what).name if is_study else options.what
+    rows = library_statistics(folder)
+    _say(json.dumps([asdict(row) for row in rows], indent=1)) if options.json else _print_statistics(rows)
+    return 0
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Serve a library until interrupted."""
+    from app.serve import serve as run_server  # the web stack is loaded only where it serves
+
+    run_server(Settings.from_options(options), open_browser=options.open)
+    return 0
+
+
+def demo(options: argparse.Namespace) -> int:
+    """Capture the demo study unless it is there, then serve it."""
+    from app.demo import demo_library, demo_study, first_fork_path
+    from app.serve import serve as run_server
+
+    options.library = options.library or demo_library()
+    summary = _record(demo_study(), options.library, as_json=False)
+    _print_summary(summary, options.library, as_json=False)
+    if not options.no_serve:
+        run_server(Settings.from_options(options), open_browser=options.open, path=first_fork_path(options.library))
+    return 0
+
+
+def _record(study: Any, library: Path, as_json: bool) -> CaptureSummary:
+    reporter = JsonReporter() if as_json else ConsoleReporter()
+    with nullcontext() if isinstance(reporter, JsonReporter) else reporter:
+        return Recorder(study, library, reporter).capture()
+
+
+def _print_plan(planned: Sequence[PlannedBundle], as_json: bool) -> None:
+    if as_json:
+        _say(json.dumps([{**asdict(bundle), "path": str(bundle.path)} for bundle in planned], indent=1))
+        return
+    for bundle in planned:
+        state = "sealed already" if bundle.sealed else _needs(bundle)
+        _say(f"{bundle.case_id} · {bundle.runtime}: {', '.join(bundle.runs)}: {state}")
+    todo = [bundle for bundle in planned if not bundle.sealed]
+    _say(
+        f"at most {sum(bundle.positions for bundle in todo):,} positions, "
+        f"{_size(sum(bundle.bundle_bytes for bundle in todo))} of bundles, "
+        f"{_size(max((bundle.spool_bytes for bundle in todo), default=0))} of spool at a time, "
+        f"{_time(sum(bundle.seconds for bundle in todo))}; nothing was started"
+    )
+
+
+def _needs(bundle: PlannedBundle) -> str:
+    basis = "measured pace" if bundle.measured else "pace assumed"
+    return f"{bundle.positions:,} positions, {_size(bundle.bundle_bytes)}, {_time(bundle.seconds)} ({basis})"
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 60:.1f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+def _print_summary(summary: CaptureSummary, library: Path, as_json: bool) -> None:
+    if as_json:
+        forks = {exactness.value: count for exactness, count in summary.forks.items()}
+        _say(json.dumps({"event": "end of capture", **asdict(summary), "forks": forks}))
+        return
+    total = sum(summary.forks.values())
+    _say(
+        f"{summary.sealed} bundles sealed, {summary.present} were there; {total} forks, "
+        f"{summary.forks[Exactness.EXACT]} of them exact; look at it with: flipscope serve {library}"
+    )
+
+
+def _print_statistics(rows: Sequence[RunStatistics]) -> None:
+    header = ("case", "runtime", "mode", "positions", "flips", "tie/near/decided", "top-1 off", "KL", "KL back", "JSD")
+    table = [header, *(_cells(row) for row in rows)]
+    widths = [max(len(line[column]) for line in table) for column in range(len(header))]
+    for line in table:
+        _say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    _say("KL(reference‖runtime), KL back the other way, JSD: means in nats over positions after the same prefix.")
+    if any(row.lower_bound for row in rows):
+        _say("≥ marks lower bounds: of some positions only the highest tokens were kept.")
+    _say("The reference is a yardstick, not the right answer.")
+
+
+def _cells(row: RunStatistics) -> tuple[str, ...]:
+    bound = "≥" if row.lower_bound else ""
+    numbers = (row.kl_mean, row.kl_reverse_mean, row.jensen_shannon_mean)
+    mode = row.mode if row.scoring_path == "decode" else f"{row.mode}, {row.scoring_path}"
+    return (
+        row.case,
+        row.runtime,
+        mode,
+        f"{row.positions:,}",
+        str(row.ties + row.near_ties + row.decided),
+        f"{row.ties}/{row.near_ties}/{row.decided}",
+        f"{100 * row.disagreement:.2f} %",
+        *("-" if number is None else f"{bound}{number:.6f}" for number in numbers),
+    )
+
+
+def _say(text: str, stream: Any = None) -> None:
+    (stream or sys.stdout).write(text + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

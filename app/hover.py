@@ -1,0 +1,111 @@
+"""The tables that hovering shows, a chunk of positions at a time, as JSON values. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from app.consequences import consequences
+from app.forks import Fork, forks_of
+from app.lanes import OpenCase
+from app.links import CaseLink
+from app.position import fork_at
+from app.strands import Story, story_of
+from app.tables import Cell, Table, table_at
+from app.text import token_label
+from app.words import letters_of, quoted
+from capture.model import Mode
+
+MOST_POSITIONS = 1024
+"""Positions that one answer may hold."""
+
+WINNER, BOUND, TAKEN = 1, 2, 4
+"""Bits that say what a cell is."""
+
+
+def tables(case: OpenCase, first: int, count: int, link: CaseLink) -> dict[str, Any]:
+    """Return the tables of the positions `first` to `first + count` on every strand, also of stubs not open.
+
+    Args:
+        case: the case with its lanes.
+        first: the first position.
+        count: how many positions, at most `MOST_POSITIONS`.
+        link: of the case, for the address of each position.
+    """
+    stop = first + min(count, MOST_POSITIONS)
+    found: dict[str, Any] = {}
+    for story, strands in _stories(case):
+        known = consequences(case, story.sources.values())
+        forks = forks_of(story, known) if 0 in strands else ()
+        for index in strands:
+            found.update(_strand(story, index, first, stop, forks, link))
+    return {"first": first, "count": count, "lanes": [lane.letter for lane in case.lanes], "tables": found}
+
+
+def _stories(case: OpenCase) -> Iterable[tuple[Story, range]]:
+    """Yield stories with those of their strands that no earlier story had."""
+    story = story_of(case)
+    yield story, range(len(story.strands))
+    if case.mode is Mode.FORCED:
+        forks = [branch.run.fork for branch in case.branches if branch.run.fork is not None]
+        for position, prefix_id in dict.fromkeys((fork.position, fork.prefix_id) for fork in forks):
+            story = story_of(case, (position, prefix_id))
+            yield story, range(1, len(story.strands))
+
+
+def _strand(
+    story: Story, index: int, first: int, stop: int, forks: tuple[Fork, ...], link: CaseLink
+) -> Iterable[tuple[str, Any]]:
+    strand = story.strands[index]
+    for position in range(max(first, strand.first_position), min(stop, strand.stop)):
+        fork = fork_at(forks, index, position)
+        if fork is None and strand.parent is not None and position == strand.first_position:
+            fork = fork_at(forks, strand.parent, position)
+        yield f"{strand.key}:{position}", _entry(story, index, position, fork, link)
+
+
+def _entry(story: Story, index: int, position: int, fork: Fork | None, link: CaseLink) -> dict[str, Any]:
+    table = table_at(story, index, position)
+    prefix_id = story.prefix_id(index, position) or b""
+    entry = {
+        "token": [list(piece) for piece in _token(story, index, position)],
+        "href": link.fork(position, prefix_id).format(),
+        "here": "".join(letter for letter, here in zip(table.letters, table.present, strict=True) if here),
+        "rows": [
+            [[list(piece) for piece in row.label.pieces], [_cell(cell) for cell in row.cells]] for row in table.rows
+        ],
+        "rest": list(table.rest),
+        "say": _say(story, index, position, table, fork),
+    }
+    if fork is not None:
+        entry["flip"] = f"{fork.flip_class.value} flip: {letters_of(fork.letters)} left"
+    return entry
+
+
+def _token(story: Story, index: int, position: int) -> tuple[tuple[str, str], ...]:
+    strand = story.strands[index]
+    token_id = int(strand.token_ids[position - strand.first_position])
+    return token_label(token_id, story.case.tokens).pieces
+
+
+def _cell(cell: Cell | None) -> list[Any] | None:
+    if cell is None:
+        return None
+    bits = WINNER * cell.winner + BOUND * cell.bound + TAKEN * cell.taken
+    return [cell.text, round(cell.percent, 2), bits]
+
+
+def _say(story: Story, index: int, position: int, table: Table, fork: Fork | None) -> str:
+    """Return what a screen reader hears of a token: position, token, probability, flip."""
+    text = "".join(piece for piece, _ in _token(story, index, position))
+    taken = next(
+        (f", {cell.text} percent" for row in table.rows for cell in row.cells if cell is not None and cell.taken), ""
+    )
+    words = f"position {position:,}, \u201c{text}\u201d{taken}"
+    if fork is None:
+        return words
+    sides = "; ".join(
+        f"{letters_of(side.letters)} chose {quoted(token_label(side.token_id, story.case.tokens))}"
+        for side in fork.left
+    )
+    return f"{words}, {fork.flip_class.value} flip: {sides}"

@@ -1,0 +1,161 @@
+"""Puts a case together from the runs that were chosen: lanes, branches, comparisons, tokens."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from app.catalog import BundleEntry, CaseEntry, Catalog
+from app.labels import lane_labels
+from app.lane_choice import Choice, Pick
+from app.lanes import LETTERS, Branch, Lane, OpenCase
+from app.library_comparisons import Comparer
+from app.library_runs import RunReader
+from capture.compare import Comparison
+from capture.errors import BundleError, ComparisonError, FlipscopeError, VocabularyError
+from capture.model import Json, Mode, Run, RunId, Steps
+
+MOST_BRANCHES = 4000
+"""Branches on one page; the budget of a study is a small part of it."""
+
+
+class UnusableBundleError(FlipscopeError):
+    """A bundle that cannot be a lane of this page; the page is put together again without it."""
+
+    def __init__(self, bundle_name: str, reason: object) -> None:
+        super().__init__(f"{bundle_name} is left out: {reason}")
+        self.bundle_name = bundle_name
+
+
+@dataclass(frozen=True, slots=True)
+class _Grown:
+    """A branch that belongs on the page, its bundle, and the letter of its lane."""
+
+    bundle: BundleEntry
+    run: Run
+    letter: str
+
+
+class CaseOpener:
+    """Reads what a choice of lanes needs."""
+
+    def __init__(self, runs: RunReader, comparer: Comparer) -> None:
+        self._runs = runs
+        self._comparer = comparer
+
+    def open(self, catalog: Catalog, case: CaseEntry, choice: Choice, notices: Sequence[str]) -> OpenCase:
+        """Return the case with these lanes.
+
+        Raises:
+            UnusableBundleError: one of the bundles cannot be read, or must not be compared with the reference.
+        """
+        found = [*choice.notices, *notices]
+        lanes = self._lanes(choice)
+        comparisons = self._comparisons(catalog, choice, found)
+        grown = _grown(case, choice)
+        branches = self._branches(grown, found)
+        bundles = {pick.bundle.name: pick.bundle for pick in choice.picks}
+        bundles.update({branch.bundle.name: branch.bundle for branch in grown})
+        with _usable(choice.reference.bundle):
+            prompt = self._runs.prompt(choice.reference.bundle)
+        return OpenCase(
+            key=case.key,
+            study=choice.reference.bundle.facts.study,
+            mode=choice.mode,
+            scoring_path=choice.reference.run.scoring_path,
+            prompt=prompt,
+            lanes=lanes,
+            branches=branches,
+            comparisons=comparisons,
+            tokens=ChainMap(*(self._runs.tokens(bundle) for bundle in bundles.values())),
+            available=tuple((pick.run, pick.bundle.facts) for pick in choice.others),
+            notices=tuple(dict.fromkeys(found)),
+        )
+
+    def _lanes(self, choice: Choice) -> tuple[Lane, ...]:
+        read = [self._lane(pick) for pick in choice.picks]
+        runtimes = [pick.bundle.facts.runtime for pick in choice.picks]
+        labels = lane_labels(runtimes, [manifest for manifest, _ in read])
+        return tuple(
+            Lane(letter, pick.run, pick.bundle.facts, manifest, label, steps, pick is choice.reference)
+            for letter, pick, label, (manifest, steps) in zip(LETTERS, choice.picks, labels, read, strict=False)
+        )
+
+    def _lane(self, pick: Pick) -> tuple[Json, Steps]:
+        with _usable(pick.bundle):
+            steps = self._runs.steps(pick.bundle, [pick.run])[pick.run.run_id]
+            self._runs.tokens(pick.bundle)
+            manifest = self._runs.manifest(pick.bundle, pick.run)
+        if not len(steps):
+            raise UnusableBundleError(pick.bundle.name, "its run has no position")
+        return manifest, steps
+
+    def _comparisons(self, catalog: Catalog, choice: Choice, notices: list[str]) -> Mapping[RunId, Comparison]:
+        found: dict[RunId, Comparison] = {}
+        for pick in choice.picks[1:]:
+            name = pick.bundle.facts.runtime.name
+            try:
+                comparison = self._comparer.compare(catalog, choice.reference, pick)
+            except (VocabularyError, ComparisonError) as error:
+                raise UnusableBundleError(pick.bundle.name, error) from error
+            except BundleError as error:
+                notices.append(f"{name} could not be compared with the reference: {error}")
+                continue
+            if comparison is None:
+                notices.append(f"{name} is being compared with the reference; load the page again in a moment.")
+            else:
+                found[pick.run.run_id] = comparison
+        return found
+
+    def _branches(self, grown: Sequence[_Grown], notices: list[str]) -> tuple[Branch, ...]:
+        found: list[Branch] = []
+        for bundle in {branch.bundle.name: branch.bundle for branch in grown}.values():
+            own = [branch for branch in grown if branch.bundle is bundle]
+            try:
+                self._runs.tokens(bundle)
+                steps = self._runs.steps(bundle, [branch.run for branch in own])
+            except BundleError as error:
+                notices.append(f"The branches of {bundle.name} are left out: {error}")
+                continue
+            name = bundle.facts.runtime.name
+            found += [Branch(branch.run, name, branch.letter, steps[branch.run.run_id]) for branch in own]
+        return tuple(branch for branch in found if len(branch.steps))
+
+
+@contextmanager
+def _usable(bundle: BundleEntry) -> Iterator[None]:
+    """Turn what makes a bundle unreadable into `UnusableBundleError`."""
+    try:
+        yield
+    except BundleError as error:
+        raise UnusableBundleError(bundle.name, error) from error
+
+
+def _grown(case: CaseEntry, choice: Choice) -> list[_Grown]:
+    """Return the branches that grew from the lanes, from runs forced along the reference, or from such a branch."""
+    letters = _parents(choice)
+    waiting = [(bundle, run) for bundle in case.bundles for run in bundle.runs if run.mode is Mode.BRANCH]
+    found: dict[RunId, _Grown] = {}
+    added = True
+    while added and len(found) < MOST_BRANCHES:
+        added = False
+        for bundle, run in waiting:
+            letter = letters.get(run.fork.parent_run) if run.fork is not None else None
+            if letter is not None and run.run_id not in found:
+                found[run.run_id] = _Grown(bundle, run, letter)
+                letters[run.run_id] = letter
+                added = True
+    return list(found.values())[:MOST_BRANCHES]
+
+
+def _parents(choice: Choice) -> dict[RunId, str]:
+    """Return the letters of the runs that branches of the page grow from, by id."""
+    reference = choice.reference.run.run_id
+    letters: dict[RunId, str] = {}
+    for letter, pick in zip(LETTERS, choice.picks, strict=False):
+        for run in pick.bundle.runs:
+            if run is pick.run or run.mode is Mode.FREE or run.forced_along == reference:
+                letters.setdefault(run.run_id, letter)
+    return letters

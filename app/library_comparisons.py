@@ -1,0 +1,248 @@
+"""Comparisons of two runs of a library: read from their files, else computed once and kept in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.cache import SizedCache
+from app.catalog import BundleEntry, Catalog, ComparisonEntry
+from app.deadline import Deadline
+from app.lane_choice import Pick
+from app.library_runs import MEGABYTE, RunReader
+from app.shelf import SECONDS
+from capture import comparison
+from capture.bundle import Bundle
+from capture.compare import Comparison, Side, compare_runs, first_difference
+from capture.database import Database, open_database
+from capture.errors import BundleError, ComparisonError, DamagedBundleError, FlipscopeError, VocabularyError
+from capture.flips import Flip
+from capture.metrics import PairMetrics
+from capture.model import FlipClass, Keep, Mode, ScoringPath, Steps
+from capture.pairs import control_margin_nats
+from capture.prefix import PREFIX_ID_BYTES
+
+AT_ONCE = 30_000_000
+"""Logits that are compared while a reader waits, about a second; more are compared in the background."""
+
+_TOP_K_COST = 4_000
+"""What comparing one position by its top tokens costs, in logits."""
+
+_METRICS = tuple(PairMetrics.__slots__)
+
+Result = Comparison | FlipscopeError
+
+_Key = tuple[object, ...]
+
+
+class Comparer:
+    """Gives the comparison of two picks."""
+
+    def __init__(self, runs: RunReader, megabytes: int = 192) -> None:
+        self._runs = runs
+        self._kept: SizedCache[_Key, Result] = SizedCache(megabytes * MEGABYTE, _size)
+        self._pending: dict[_Key, threading.Thread] = {}
+        self._lock = threading.Lock()
+        self._turn = threading.Lock()
+
+    def settle(self) -> None:
+        """Wait for what is being compared."""
+        with self._lock:
+            pending = list(self._pending.values())
+        for thread in pending:
+            thread.join()
+
+    def compare(self, catalog: Catalog, reference: Pick, candidate: Pick) -> Comparison | None:
+        """Return the comparison of two runs; None while it is being computed.
+
+        Raises:
+            ComparisonError: the scoring paths differ.
+            VocabularyError: a token id stands for different bytes.
+            DamagedBundleError: one of the bundles cannot be read.
+        """
+        stored = catalog.pairs.get((reference.run.run_id, candidate.run.run_id))
+        key: _Key = (
+            *(reference.bundle.stamp, reference.run.run_id),
+            *(candidate.bundle.stamp, candidate.run.run_id),
+            stored[0].stamp if stored else None,
+        )
+        found = self._kept.get(key)
+        if found is None:
+            found = self._make(key, reference, candidate, stored)
+        if isinstance(found, FlipscopeError):
+            raise found
+        return found
+
+    def _make(
+        self, key: _Key, reference: Pick, candidate: Pick, stored: tuple[ComparisonEntry, int] | None
+    ) -> Result | None:
+        self._check_vocabulary(reference.bundle, candidate.bundle)
+        read = self._read(reference, candidate, *stored) if stored else None
+        if read is not None:
+            self._kept.put(key, read)
+            return read
+        if _cost(reference, candidate) <= AT_ONCE:
+            return self._compute(key, reference, candidate)
+        self._start(key, reference, candidate)
+        return None
+
+    def _start(self, key: _Key, reference: Pick, candidate: Pick) -> None:
+        """Compare in a thread that does not keep the server from ending; one at a time."""
+
+        def work() -> None:
+            with self._turn:
+                self._compute(key, reference, candidate)
+
+        with self._lock:
+            self._pending = {known: thread for known, thread in self._pending.items() if thread.is_alive()}
+            if key not in self._pending:
+                self._pending[key] = threading.Thread(target=work, daemon=True)
+                self._pending[key].start()
+
+    def _compute(self, key: _Key, reference: Pick, candidate: Pick) -> Result:
+        try:
+            result: Result = self._compare(reference, candidate)
+        except FlipscopeError as error:
+            result = error
+        self._kept.put(key, result)
+        return result
+
+    def _compare(self, reference: Pick, candidate: Pick) -> Comparison:
+        for pick in (reference, candidate):
+            self._runs.refresh(pick.bundle)
+        # Opened for this alone, so that a long comparison keeps no page waiting for a bundle of the shelf.
+        with Bundle(reference.bundle.path) as first, Bundle(candidate.bundle.path) as second:
+            control = control_margin_nats(self._yardsticks(reference, first))
+            return compare_runs(
+                self._side(reference, first), self._side(candidate, second), control_margin_nats=control
+            )
+
+    def _yardsticks(self, reference: Pick, bundle: Bundle) -> list[Side]:
+        """Return the reference and, where its own tokens were scored by prefill too, that run."""
+        own = reference.run.run_id
+        prefill = [
+            run
+            for run in reference.bundle.runs
+            if run.mode is Mode.FORCED and run.scoring_path is ScoringPath.PREFILL and run.forced_along == own
+        ]
+        return [self._side(Pick(reference.bundle, run), bundle) for run in (reference.run, *prefill[:1])]
+
+    def _side(self, pick: Pick, bundle: Bundle) -> Side:
+        return Side(bundle, pick.run, self._runs.steps(pick.bundle, [pick.run])[pick.run.run_id])
+
+    def _check_vocabulary(self, reference: BundleEntry, candidate: BundleEntry) -> None:
+        if reference.facts.vocabulary_hash and reference.facts.vocabulary_hash == candidate.facts.vocabulary_hash:
+            return
+        ours, theirs = self._runs.tokens(reference), self._runs.tokens(candidate)
+        differs = first_difference(ours, theirs)
+        if differs is not None:
+            raise VocabularyError(
+                f"{reference.facts.runtime.name} and {candidate.facts.runtime.name} have different tokenizers: "
+                f"token {differs} stands for other bytes, so they are not compared"
+            )
+
+    def _read(self, reference: Pick, candidate: Pick, entry: ComparisonEntry, number: int) -> Comparison | None:
+        """Return what a file says, if it can be true of these runs: the file is derived and may be a stranger's."""
+        if reference.run.scoring_path is not candidate.run.scoring_path:
+            raise ComparisonError("runs of different scoring paths are not compared")
+        try:
+            found = read_comparison(entry, number)
+        except BundleError:
+            return None
+        steps = self._runs.steps(reference.bundle, [reference.run])[reference.run.run_id]
+        other = self._runs.steps(candidate.bundle, [candidate.run])[candidate.run.run_id]
+        return found if _belongs(found, steps, other) else None
+
+
+def _belongs(found: Comparison, reference: Steps, candidate: Steps) -> bool:
+    shared = set(reference.prefix_id) & set(candidate.prefix_id)
+    first = int(reference.position[0]) if len(reference) else 0
+    rows = found.position - first
+    if set(found.prefix_id) != shared or len(rows) != len(shared) or (len(rows) and rows.min() < 0):
+        return False
+    if len(rows) and rows.max() >= len(reference):
+        return False
+    places = zip(rows.tolist(), found.prefix_id, strict=True)
+    return all(reference.prefix_id[row] == prefix_id for row, prefix_id in places) and all(
+        flip.prefix_id in shared for flip in found.flips
+    )
+
+
+def _cost(reference: Pick, candidate: Pick) -> int:
+    """Return how many logits comparing takes."""
+    positions = min(reference.run.positions, candidate.run.positions)
+    full = all(pick.run.logits_kept is not Keep.TOP_K for pick in (reference, candidate))
+    return positions * (reference.run.vocabulary_size if full else _TOP_K_COST)
+
+
+def _size(result: Result) -> int:
+    if isinstance(result, FlipscopeError):
+        return 1000
+    arrays = sum(getattr(result.metrics, name).nbytes for name in _METRICS)
+    return int(arrays + result.position.nbytes + 81 * len(result.position) + 300 * len(result.flips) + 1000)
+
+
+def read_comparison(entry: ComparisonEntry, number: int) -> Comparison:
+    """Read one comparison of a file.
+
+    Raises:
+        DamagedBundleError: the file cannot be read, or holds values that cannot be.
+    """
+    database = open_database(entry.path, comparison.TABLES)
+    try:
+        with Deadline(database.interrupt, SECONDS):
+            (identity,) = database.one(
+                "SELECT comparison FROM comparison ORDER BY comparison LIMIT 1 OFFSET ?", [number]
+            )
+            return _read(database, entry, number, identity)
+    finally:
+        database.close()
+
+
+def _read(database: Database, entry: ComparisonEntry, number: int, identity: int) -> Comparison:
+    names = ", ".join(("position", "prefix_id", *_METRICS))
+    columns = database.columns(f"SELECT {names} FROM shared WHERE comparison = ? ORDER BY position", [identity])
+    if any(np.ma.is_masked(column) or _undefined(column) for column in columns.values()):
+        raise DamagedBundleError(f"{entry.name} holds undefined values; delete it and compare again")
+    metrics = {name: np.ma.getdata(columns[name]) for name in _METRICS}
+    pair = entry.pairs[number]
+    return Comparison(
+        reference=pair.reference,
+        candidate=pair.candidate,
+        position=np.ma.getdata(columns["position"]).astype(np.int32),
+        prefix_id=tuple(map(bytes, np.ma.getdata(columns["prefix_id"]))),
+        metrics=PairMetrics(**metrics),
+        flips=_flips(database, entry, identity),
+    )
+
+
+def _undefined(column: NDArray[Any]) -> bool:
+    return column.dtype.kind == "f" and bool(np.isnan(np.ma.getdata(column)).any())
+
+
+def _flips(database: Database, entry: ComparisonEntry, identity: int) -> tuple[Flip, ...]:
+    names = ", ".join(Flip.__slots__)
+    rows = database.query(f"SELECT {names} FROM flip WHERE comparison = ? ORDER BY position", [identity])
+    try:
+        return tuple(_flip(row) for row in rows)
+    except (TypeError, ValueError) as error:
+        raise DamagedBundleError(f"{entry.name} holds a damaged flip; delete it and compare again") from error
+
+
+def _flip(row: Sequence[Any]) -> Flip:
+    position, prefix_id, first, second, name, first_margin, second_margin = row
+    if len(prefix_id) != PREFIX_ID_BYTES:
+        raise ValueError("a prefix id has the wrong length")
+    return Flip(
+        int(position),
+        bytes(prefix_id),
+        int(first),
+        int(second),
+        FlipClass(name),
+        float(first_margin),
+        float(second_margin),
+    )

@@ -1,0 +1,242 @@
+"""Every address of flipscope: the one place that builds and reads them (UI.md, Links). Pure.
+
+The path says what, the query how. Reading is forgiving: what makes no sense is left out with a notice, so that an old,
+mistyped or shortened link opens the nearest thing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
+
+from app.lanes import MOST_LANES
+from capture.model import Mode
+
+LIBRARY = "/"
+
+HEALTH = "/healthz"
+
+STATIC = "/static"
+
+VIEWS = ("streams", "transcript", "charts")
+
+FEWEST_COLUMNS, MOST_COLUMNS = 30, 400
+
+SHORT_ID = 12
+"""Hex digits of a run id in a link; longer ones are accepted."""
+
+SHORT_PREFIX = 16
+"""Hex digits of a prefix id in a link; longer ones are accepted."""
+
+_RUN = re.compile(r"[0-9a-f]{12,32}")
+_FORK = re.compile(r"(\d{1,9})(?:-([0-9a-f]*))?")
+_UNSAFE = re.compile(r"[^\x20-\x7e]")
+
+
+@dataclass(frozen=True, slots=True)
+class ViewOptions:
+    """How a case is shown.
+
+    Attributes:
+        mode: `free` or `forced`; None for the page's own choice.
+        lanes: ids of runs or their first 12 or more hex digits, in the order of the lanes; empty for the default.
+        reference: id of the lane that the others are compared with; None for the first lane.
+        columns: characters a line, for reading without JavaScript; None for the default.
+        view: one of `VIEWS`.
+    """
+
+    mode: Mode | None = None
+    lanes: tuple[str, ...] = ()
+    reference: str | None = None
+    columns: int | None = None
+    view: str = VIEWS[0]
+
+    def query(self) -> str:
+        """Return the query string with its question mark; empty where all is default."""
+        values = {
+            "mode": self.mode.value if self.mode else "",
+            "lanes": ",".join(lane[:SHORT_ID] for lane in self.lanes),
+            "reference": (self.reference or "")[:SHORT_ID],
+            "columns": str(self.columns or ""),
+            "view": self.view if self.view != VIEWS[0] else "",
+        }
+        given = {name: value for name, value in values.items() if value}
+        return "?" + urlencode(given, safe=",") if given else ""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseLink:
+    """The address of a case: `/c/{case}`."""
+
+    case: str
+    options: ViewOptions = field(default_factory=ViewOptions)
+
+    @property
+    def path(self) -> str:
+        """The path alone, percent-encoded."""
+        return f"/c/{quote(self.case, safe='')}"
+
+    def format(self, suffix: str = "") -> str:
+        """Return the address; `suffix` `.json` gives its twin's."""
+        return self.path + suffix + self.options.query()
+
+    def tables(self) -> str:
+        """Return the address of the tables that hovering shows."""
+        return self.path + "/tables.json" + self.options.query()
+
+    def fork(self, position: int, prefix_id: bytes | str) -> ForkLink:
+        """Return the link to a fork of this case, with the same options."""
+        digits = prefix_id if isinstance(prefix_id, str) else prefix_id.hex()
+        return ForkLink(self.case, position, digits[:SHORT_PREFIX], self.options)
+
+    def where(self, **changes: object) -> CaseLink:
+        """Return the same link with some options changed."""
+        return replace(self, options=replace(self.options, **changes))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class ForkLink:
+    """The address of a fork: `/c/{case}/f/{position}-{hex digits of the prefix id}`.
+
+    Attributes:
+        case: key of the case.
+        position: output position, for people; the prefix decides.
+        prefix: the first hex digits of the prefix id; empty where the link had none.
+        options: how it is shown.
+    """
+
+    case: str
+    position: int
+    prefix: str
+    options: ViewOptions = field(default_factory=ViewOptions)
+
+    @property
+    def path(self) -> str:
+        """The path alone, percent-encoded."""
+        name = f"{self.position}-{self.prefix}" if self.prefix else str(self.position)
+        return f"/c/{quote(self.case, safe='')}/f/{name}"
+
+    def format(self, suffix: str = "") -> str:
+        """Return the address; `suffix` `.json` gives its twin's."""
+        return self.path + suffix + self.options.query()
+
+    def up(self) -> CaseLink:
+        """Return the link to the case with no fork open."""
+        return CaseLink(self.case, self.options)
+
+    def where(self, **changes: object) -> ForkLink:
+        """Return the same link with some options changed."""
+        return replace(self, options=replace(self.options, **changes))  # type: ignore[arg-type]
+
+
+Link = CaseLink | ForkLink
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A link that was read, and what of it was left out."""
+
+    link: Link | None
+    notices: tuple[str, ...] = ()
+
+
+def parse(address: str) -> Parsed:
+    """Read an address of a case or a fork, whole or from its path on; `link` is None for anything else."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:  # a malformed host; only the path would matter
+        return Parsed(None)
+    options, notices = parse_options(parse_qsl(parts.query, keep_blank_values=True))
+    names = [unquote(name) for name in parts.path.removesuffix(".json").strip("/").split("/")]
+    if len(names) == 2 and names[0] == "c" and names[1]:
+        return Parsed(CaseLink(names[1], options), notices)
+    if len(names) == 4 and (names[0], names[2]) == ("c", "f") and names[1]:
+        found = parse_fork(names[1], names[3], options)
+        return Parsed(found.link, notices + found.notices)
+    return Parsed(None, notices)
+
+
+def parse_fork(case: str, name: str, options: ViewOptions) -> Parsed:
+    """Read the part of a path that names a fork; a wrong one gives the case's own link with a notice."""
+    match = _FORK.fullmatch(name.lower())
+    if match is None:
+        return Parsed(
+            CaseLink(case, options), (f"The link names no fork ({shown(name)}), so the whole case is shown.",)
+        )
+    prefix = match[2] or ""
+    link = ForkLink(case, int(match[1]), prefix if len(prefix) >= SHORT_PREFIX else "", options)
+    if link.prefix:
+        return Parsed(link)
+    return Parsed(link, ("The link's prefix id is cut short, so the fork was looked up by its position alone.",))
+
+
+def parse_options(items: Iterable[tuple[str, str]]) -> tuple[ViewOptions, tuple[str, ...]]:
+    """Read the items of a query; return the options, and a notice for each that makes no sense."""
+    options, notices = ViewOptions(), []
+    for name, value in items:
+        reader = _READERS.get(name)
+        if reader is None:
+            notices.append(f"The link's parameter {shown(name)} is unknown and was left out.")
+        elif value:
+            options, notice = reader(options, value)
+            notices.extend(notice)
+    return options, tuple(dict.fromkeys(notices))
+
+
+def static_url(name: str, version: str = "") -> str:
+    """Return the address of a static file; with a version it may be cached for ever."""
+    return f"{STATIC}/{quote(name)}" + (f"?v={version}" if version else "")
+
+
+def shown(text: str) -> str:
+    """Return a piece of a stranger's link for a notice: short, printable, in quotes."""
+    clean = _UNSAFE.sub("?", text)
+    return f"“{clean if len(clean) <= 40 else clean[:39] + '…'}”"
+
+
+_Read = tuple[ViewOptions, tuple[str, ...]]
+
+
+def _mode(options: ViewOptions, value: str) -> _Read:
+    if value in (Mode.FREE, Mode.FORCED):
+        return replace(options, mode=Mode(value)), ()
+    return options, (f"The link asks for the mode {shown(value)}; there are free and forced.",)
+
+
+def _lanes(options: ViewOptions, value: str) -> _Read:
+    asked = [name for name in value.lower().split(",") if name]
+    lanes = tuple(dict.fromkeys(name for name in asked if _RUN.fullmatch(name)))
+    notices = [
+        f"The link's lane {shown(name)} is no id of a run and was left out."
+        for name in asked
+        if not _RUN.fullmatch(name)
+    ]
+    if len(lanes) > MOST_LANES:
+        notices.append(f"The link names {len(lanes)} lanes; the first {MOST_LANES} are shown.")
+    return replace(options, lanes=lanes[:MOST_LANES]), tuple(notices)
+
+
+def _reference(options: ViewOptions, value: str) -> _Read:
+    if _RUN.fullmatch(value.lower()):
+        return replace(options, reference=value.lower()), ()
+    return options, (f"The link's reference {shown(value)} is no id of a run and was left out.",)
+
+
+def _columns(options: ViewOptions, value: str) -> _Read:
+    if not re.fullmatch(r"\d{1,6}", value, re.ASCII):
+        return options, (f"The link's number of columns {shown(value)} is no number and was left out.",)
+    columns = min(max(int(value), FEWEST_COLUMNS), MOST_COLUMNS)
+    changed = columns != int(value)
+    notice = f"Lines have {FEWEST_COLUMNS} to {MOST_COLUMNS} columns, so {columns} are used."
+    return replace(options, columns=columns), (notice,) if changed else ()
+
+
+def _view(options: ViewOptions, value: str) -> _Read:
+    if value in VIEWS:
+        return replace(options, view=value), ()
+    return options, (f"The link's view {shown(value)} is unknown; the streams are shown.",)
+
+
+_READERS = {"mode": _mode, "lanes": _lanes, "reference": _reference, "columns": _columns, "view": _view}

@@ -1,0 +1,181 @@
+"""The ribbon: the whole output at a glance, a band a lane, as shapes in percent of its width. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.forks import Fork
+from app.lanes import Lane, OpenCase
+from app.links import CaseLink
+from app.strands import Story
+from capture.compare import Comparison
+from capture.model import FlipClass, Float64Array, Mode
+
+MOST_BINS = 480
+
+LEVELS = 8
+"""Steps of colour; level 0 means no difference at all."""
+
+SMALLEST, LARGEST = 1e-6, 0.3
+"""Jensen-Shannon divergence in nats at the first and the last step of colour, on a log scale."""
+
+BAND, GAP, TOP = 11, 4, 18
+"""Height of a band, the gap under it, and the room for the axis, in pixels."""
+
+MOST_TICKS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A stretch of a band: where it starts and how wide it is, in percent, and its step of colour."""
+
+    x: str
+    width: str
+    level: int
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """One lane."""
+
+    letter: str
+    y: int
+    cells: tuple[Cell, ...]
+    left: Cell | None
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A flip: from the band that stays to the bands that left."""
+
+    x: str
+    y: int
+    y_end: int
+    letter: str
+    flip_class: str
+    strong: bool
+    href: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A number on the axis."""
+
+    x: str
+    text: str
+    anchor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ribbon:
+    """All shapes of the ribbon; `height` in pixels."""
+
+    height: int
+    band_height: int
+    bands: tuple[Band, ...]
+    ticks: tuple[Tick, ...]
+    marks: tuple[Mark, ...]
+    window: Cell | None
+
+
+def ribbon_of(story: Story, forks: Sequence[Fork], link: CaseLink, pinned: int | None) -> Ribbon:
+    """Return the ribbon of a story.
+
+    Args:
+        story: the page's strands.
+        forks: its flips.
+        link: of the case.
+        pinned: the position that is shown, if any.
+    """
+    case = story.case
+    total = max((len(lane.steps) for lane in case.lanes), default=0) or 1
+    rows = {lane.letter: TOP + index * (BAND + GAP) for index, lane in enumerate(case.lanes)}
+    return Ribbon(
+        height=TOP + len(case.lanes) * (BAND + GAP) + 2,
+        band_height=BAND,
+        bands=tuple(_band(case, lane, rows[lane.letter], total) for lane in case.lanes),
+        ticks=tuple(_ticks(forks, rows, total, link)),
+        marks=tuple(_marks(total)),
+        window=None if pinned is None else _cell(max(pinned - 0.35, 0), pinned + 1.35, total, 0),
+    )
+
+
+def _percent(value: float) -> str:
+    return f"{value:.3f}".rstrip("0").rstrip(".") + "%"
+
+
+def _cell(start: float, stop: float, total: int, level: int) -> Cell:
+    return Cell(_percent(start / total * 100), _percent(max(stop - start, 0) / total * 100), level)
+
+
+def _band(case: OpenCase, lane: Lane, y: int, total: int) -> Band:
+    length = len(lane.steps)
+    comparison = case.comparisons.get(lane.run.run_id)
+    if comparison is None or lane.is_reference:
+        return Band(lane.letter, y, (_cell(0, length, total, 0),), None, f"{lane.letter}: {length:,} tokens")
+    shared = len(comparison.position)
+    cells = _cells(comparison, total)
+    left = _cell(shared, length, total, 0) if case.mode is Mode.FREE and length > shared else None
+    words = f"{lane.letter}: {shared:,} of {length:,} positions after the reference's prefix"
+    return Band(lane.letter, y, tuple(cells), left, words)
+
+
+def levels(divergence: Float64Array) -> list[int]:
+    """Return the step of colour of each divergence: 0 for none, else 1 to `LEVELS` on a log scale."""
+    span = np.log(LARGEST / SMALLEST)
+    scaled = 1 + (LEVELS - 1) * np.log(np.maximum(divergence, SMALLEST) / SMALLEST) / span
+    found: list[int] = np.where(divergence > 0, np.clip(np.rint(scaled), 1, LEVELS), 0).astype(int).tolist()
+    return found
+
+
+def _cells(comparison: Comparison, total: int) -> Iterable[Cell]:
+    """Yield stretches of equal colour; a bin of several positions has its largest divergence."""
+    size = max(1, -(-total // MOST_BINS))
+    bins: dict[int, float] = {}
+    for position, value in zip(comparison.position.tolist(), comparison.metrics.jensen_shannon.tolist(), strict=True):
+        bins[position // size] = max(bins.get(position // size, 0.0), value)
+    steps = levels(np.array(list(bins.values()), np.float64))
+    start, level, stop = 0, -1, 0
+    for index, step in zip(bins, steps, strict=True):
+        if step != level or index * size != stop:
+            if level >= 0:
+                yield _cell(start, stop, total, level)
+            start, level = index * size, step
+        stop = min((index + 1) * size, total)
+    if level >= 0:
+        yield _cell(start, stop, total, level)
+
+
+def _ticks(forks: Sequence[Fork], rows: dict[str, int], total: int, link: CaseLink) -> Iterable[Tick]:
+    """Yield a tick a fork; where they are too many for the width, one a bin, the marked ones first."""
+    size = max(1.0, total / MOST_BINS)
+    taken: set[int] = set()
+    for fork in sorted(forks, key=lambda fork: not fork.marked):
+        where = int(fork.position // size)
+        if where in taken:
+            continue
+        taken.add(where)
+        stayed = min((rows[letter] for letter in fork.stayed.letters), default=TOP)
+        yield Tick(
+            x=_percent((fork.position + 0.5) / total * 100),
+            y=stayed,
+            y_end=max(rows[letter] for letter in fork.letters) + BAND,
+            letter=fork.letters[0],
+            flip_class=fork.flip_class.value,
+            strong=fork.marked and fork.flip_class is not FlipClass.TIE,
+            href=link.fork(fork.position, fork.prefix_id).format(),
+            title=f"position {fork.position:,}: {', '.join(fork.letters)} left",
+        )
+
+
+def _marks(total: int) -> Iterable[Mark]:
+    step = next(
+        size for power in range(9) for size in (10**power, 2 * 10**power, 5 * 10**power) if total / size <= MOST_TICKS
+    )
+    for position in range(0, total, step):
+        yield Mark(_percent(position / total * 100), f"{position:,}", "start")

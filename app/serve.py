@@ -1,0 +1,75 @@
+"""Runs the server until it is interrupted. Imports uvicorn."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import sys
+import webbrowser
+from contextlib import suppress
+
+import uvicorn
+
+from app.settings import Settings
+from app.web import create_app
+from capture.errors import UsageError
+
+_WAITING = 128
+"""Connections that may wait while the server starts."""
+
+_EVERYWHERE = ("0.0.0.0", "::")
+
+
+def serve(settings: Settings, *, open_browser: bool = False, path: str = "/") -> None:
+    """Serve a library until interrupted; prints the address first.
+
+    Args:
+        settings: what to serve, and where.
+        open_browser: whether to open the page.
+        path: the page that the printed address names.
+
+    Raises:
+        UsageError: the port is in use or cannot be listened on; found out before anything else is done.
+    """
+    with _listen(settings.host, settings.port) as listener:
+        config = uvicorn.Config(create_app(settings), log_level="warning", server_header=False, date_header=False)
+        address = _address(settings.host, listener.getsockname()[1]) + path
+        sys.stdout.write(f"flipscope shows {settings.library} at {address}\nPress Ctrl+C to stop.\n")
+        sys.stdout.flush()
+        if open_browser:
+            webbrowser.open(address)
+        with suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Return a socket that already takes connections, so that nobody else can get the port in between."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise UsageError(
+            f"there is no address '{host}' with port {port}; choose others with --host and --port"
+        ) from error
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(place)
+        listener.listen(_WAITING)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        raise UsageError(_refusal(host, port, error)) from error
+    return listener
+
+
+def _refusal(host: str, port: int, error: OSError | OverflowError) -> str:
+    number = error.errno if isinstance(error, OSError) else None
+    if number == errno.EADDRINUSE:
+        return f"port {port} on {host} is in use; stop what uses it or choose another with --port"
+    if number == errno.EACCES:
+        return f"port {port} needs rights that this user does not have; choose another with --port"
+    return f"cannot listen on {host} port {port} ({error}); choose others with --host and --port"
+
+
+def _address(host: str, port: int) -> str:
+    shown = "localhost" if host in _EVERYWHERE else f"[{host}]" if ":" in host else host
+    return f"http://{shown}:{port}"

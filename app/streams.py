@@ -1,0 +1,217 @@
+"""Makes the Streams page of a case: strands, marks, panes and links put together. Pure; imports no web library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.consequences import Tone, output_bytes
+from app.drawing import Sheet, heads, set_sheets
+from app.fork_panel import ForkPanel, fork_panel, headline_of
+from app.forks import Fork, Side
+from app.hover import tables
+from app.lanes import Lane, OpenCase
+from app.links import CaseLink, ForkLink
+from app.position import PositionPane, position_pane
+from app.ribbon import ribbon_of
+from app.scene import Scene, open_scene
+from app.sheets import letters_on, pills_of, sheets_of
+from app.strands import Source
+from app.streams_json import streams_json
+from app.streams_values import CHUNK, Chip, Choice, FlipRow, SideView, StrandFacts, StreamsPage
+from app.tables import percent, probabilities
+from app.text import token_label
+from app.words import SHAPES, count, letters_of, nats, quoted
+from capture.model import Mode
+
+
+def streams_page(case: OpenCase, link: CaseLink | ForkLink, columns: int) -> StreamsPage:
+    """Return the Streams page of a case.
+
+    Args:
+        case: the case with its lanes.
+        link: what the reader asked for; of a fork, that fork is open.
+        columns: cells of a line.
+    """
+    scene = open_scene(case, link)
+    base = link.up() if isinstance(link, ForkLink) else link
+    sheets = sheets_of(scene, base)
+    panel = _panel(scene, sheets, base)
+    title, description = _words(scene, panel)
+    shared = _shared(scene, base)
+    return StreamsPage(
+        title=title,
+        description=description,
+        study=case.study,
+        case=case.lanes[0].facts.case.case_id,
+        mode=case.mode.value,
+        scoring_path=case.scoring_path.value,
+        modes=_modes(case, base),
+        chips=tuple(_chip(case, lane, base) for lane in case.lanes),
+        hidden=tuple(_hidden(case, base)),
+        ribbon=ribbon_of(scene.story, scene.forks, base, scene.position),
+        flips=tuple(_flip_row(scene, fork, base) for fork in scene.forks),
+        quiet=sum(not fork.marked for fork in scene.forks),
+        streams=set_sheets(sheets, columns),
+        pane=_pane(scene, shared),
+        panel=panel,
+        columns=columns,
+        address=link.format(),
+        tables=base.tables(),
+        chunk=CHUNK,
+        permalink=shared,
+        json=link.format(".json"),
+        notices=(*case.notices, *scene.notices),
+        strands=tuple(_facts(scene, index) for index in range(len(scene.story.strands))),
+    )
+
+
+def _panel(scene: Scene, sheets: Sequence[Sheet], base: CaseLink) -> ForkPanel | None:
+    fork = scene.fork
+    if fork is None or not scene.pinned:
+        return None
+    order = [other.position for other in scene.forks]
+    at = scene.forks.index(fork)
+    earlier = scene.forks[at - 1] if at else None
+    later = scene.forks[at + 1] if at + 1 < len(order) else None
+    addresses = (base.format(), _address(base, earlier), _address(base, later), _shared(scene, base))
+    return fork_panel(scene.story, sheets, fork, _percents(scene, fork), addresses)
+
+
+def _address(base: CaseLink, fork: Fork | None) -> str:
+    return "" if fork is None else base.fork(fork.position, fork.prefix_id).format()
+
+
+def _percents(scene: Scene, fork: Fork) -> dict[int, str]:
+    """Return the probability of each side's token in its own first lane, as text."""
+    found: dict[int, str] = {}
+    for side in (fork.stayed, *fork.left):
+        source = scene.story.sources.get(side.letters[0]) if side.letters else None
+        text = _percent(source, fork.position, side.token_id) if source else ""
+        if text:
+            found[side.token_id] = text
+    return found
+
+
+def _percent(source: Source, position: int, token_id: int) -> str:
+    if source.row(position) is None:
+        return ""
+    ids, values = probabilities(source, position)
+    return f"{percent(float(values[ids.index(token_id)]))} %" if token_id in ids else ""
+
+
+def _pane(scene: Scene, shared: str) -> PositionPane | None:
+    if not len(scene.story.strands[scene.strand].token_ids):
+        return None
+    return position_pane(scene.story, scene.strand, scene.position, shared, scene.pinned)
+
+
+def _shared(scene: Scene, base: CaseLink) -> str:
+    """Return the address that names every lane, so that it opens the same view anywhere."""
+    case = scene.story.case
+    lanes = tuple(lane.run.run_id for lane in case.lanes)
+    full = base.where(lanes=lanes, reference=None, mode=case.mode, columns=None)
+    prefix_id = scene.story.prefix_id(scene.strand, scene.position)
+    return full.fork(scene.position, prefix_id).format() if scene.pinned and prefix_id else full.format()
+
+
+def _words(scene: Scene, panel: ForkPanel | None) -> tuple[str, str]:
+    """Return the title and the description."""
+    case = scene.story.case
+    name = f"{case.study} / {case.lanes[0].facts.case.case_id}"
+    lanes = ", ".join(f"{lane.letter} {lane.label or lane.facts.runtime.name}" for lane in case.lanes)
+    fork = scene.fork
+    if panel is None or fork is None:
+        forks = count(len(scene.forks), "flip" if case.mode is Mode.FORCED else "fork")
+        return f"{name} \u00b7 flipscope", f"{forks} between {lanes}; {case.mode.value} runs of one prompt."
+    tokens = headline_of(fork, [quoted(token_label(side.token_id, case.tokens)) for side in _all(fork)])
+    odds = _percents(scene, fork)
+    sides = [f"{letters_of(side.letters)} {odds.get(side.token_id, '')}".strip() for side in _all(fork)]
+    description = (
+        f"Position {fork.position:,}, {fork.flip_class.value}: {tokens} ({' / '.join(sides)}). Lanes: {lanes}."
+    )
+    return f"{panel.headline} \u00b7 position {fork.position:,} of {name} \u00b7 flipscope", description
+
+
+def _all(fork: Fork) -> tuple[Side, ...]:
+    return (fork.stayed, *fork.left)
+
+
+def _modes(case: OpenCase, base: CaseLink) -> tuple[Choice, ...]:
+    titles = {Mode.FREE: "each runtime by itself", Mode.FORCED: "each runtime along the reference's tokens"}
+    return tuple(
+        Choice(mode.value, base.where(mode=mode, lanes=(), reference=None).format(), case.mode is mode, title)
+        for mode, title in titles.items()
+    )
+
+
+def _chip(case: OpenCase, lane: Lane, base: CaseLink) -> Chip:
+    others = [other.run.run_id for other in case.lanes if other is not lane]
+    prefer = not lane.is_reference and case.mode is Mode.FREE
+    hide = len(others) > 1 and not lane.is_reference
+    first = base.where(lanes=(lane.run.run_id, *others), reference=lane.run.run_id)
+    return Chip(
+        letter=lane.letter,
+        shape=SHAPES[lane.letter],
+        label=lane.label or lane.facts.runtime.name,
+        title=f"{lane.facts.runtime.name}: {lane.facts.runtime.engine}, {lane.facts.runtime.model}",
+        is_reference=lane.is_reference,
+        hide=base.where(lanes=tuple(others)).format() if hide else "",
+        prefer=first.format() if prefer else "",
+        warning=_warning(case, lane),
+    )
+
+
+def _warning(case: OpenCase, lane: Lane) -> str:
+    comparison = case.comparisons.get(lane.run.run_id)
+    if comparison is not None and comparison.identical:
+        return "bit-identical to the reference throughout: its option may have had no effect"
+    if lane.facts.template_differs:
+        return "its own chat template would give another prompt"
+    return "" if lane.run.complete else "this run was cut short"
+
+
+def _hidden(case: OpenCase, base: CaseLink) -> list[Choice]:
+    if len(case.lanes) >= len(SHAPES):
+        return []
+    shown = tuple(lane.run.run_id for lane in case.lanes)
+    return [
+        Choice(facts.runtime.label or facts.runtime.name, base.where(lanes=(*shown, run.run_id)).format(), False)
+        for run, facts in case.available
+    ]
+
+
+def _flip_row(scene: Scene, fork: Fork, base: CaseLink) -> FlipRow:
+    pills = [pill for side in fork.left if side.consequence for pill in side.consequence.pills]
+    worst = max(pills, key=lambda pill: list(Tone).index(pill.tone), default=None)
+    return FlipRow(
+        position=fork.position,
+        href=_address(base, fork),
+        stayed=_side_view(scene, fork.stayed),
+        left=tuple(_side_view(scene, side) for side in fork.left),
+        flip_class=fork.flip_class.value,
+        nats=nats(fork.margin_nats),
+        pill=worst if worst and worst.tone is not Tone.NEUTRAL else None,
+        current=scene.fork is fork,
+        marked=fork.marked,
+    )
+
+
+def _side_view(scene: Scene, side: Side) -> SideView:
+    return SideView(token_label(side.token_id, scene.story.case.tokens, 11), heads(side.letters))
+
+
+def _facts(scene: Scene, index: int) -> StrandFacts:
+    strand = scene.story.strands[index]
+    ids = tuple(strand.token_ids.tolist())
+    return StrandFacts(
+        key=strand.key,
+        letters=letters_on(scene.story, strand.keys_at(strand.first_position)),
+        parent=strand.parent,
+        first_position=strand.first_position,
+        token_ids=ids,
+        text=output_bytes(ids, scene.story.case.tokens).decode("utf-8", "replace"),
+        consequence=tuple(pill.text for pill in pills_of(scene, strand.ended)),
+    )
+
+
+__all__ = ["streams_json", "streams_page", "tables"]

@@ -1,0 +1,141 @@
+"""The values that the Streams page is drawn from. Pure; imports the pages' other parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.consequences import Pill
+from app.drawing import Head, StreamsView
+from app.fork_panel import ForkPanel
+from app.position import PositionPane
+from app.ribbon import Ribbon
+from app.text import Label
+
+CHUNK = 256
+"""Positions whose tables the browser asks for at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A lane in the header.
+
+    Attributes:
+        letter: its letter.
+        shape: its shape.
+        label: what differs between the runtimes.
+        title: its runtime in full.
+        is_reference: whether the others are compared with it.
+        hide: address without it; empty where too few lanes would be left.
+        prefer: address with it as the reference; empty where it is, or cannot be.
+        warning: what to know before reading its numbers; mostly empty.
+    """
+
+    letter: str
+    shape: str
+    label: str
+    title: str
+    is_reference: bool
+    hide: str
+    prefer: str
+    warning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A link among several, one of them current."""
+
+    text: str
+    href: str
+    current: bool
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SideView:
+    """A token and who chose it, in the list of flips."""
+
+    label: Label
+    heads: tuple[Head, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FlipRow:
+    """A row of the list of flips."""
+
+    position: int
+    href: str
+    stayed: SideView
+    left: tuple[SideView, ...]
+    flip_class: str
+    nats: str
+    pill: Pill | None
+    current: bool
+    marked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StrandFacts:
+    """A strand for the JSON twin."""
+
+    key: str
+    letters: tuple[str, ...]
+    parent: int | None
+    first_position: int
+    token_ids: tuple[int, ...]
+    text: str
+    consequence: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsPage:
+    """What templates/streams.html draws.
+
+    Attributes:
+        title: of the window; says the fork in words.
+        description: for previews.
+        study: name of the study.
+        case: id of the case.
+        mode: `free` or `forced`.
+        scoring_path: of every lane.
+        modes: the mode switch.
+        chips: the lanes.
+        hidden: runs that could be shown as well.
+        ribbon: the whole output at a glance.
+        flips: the list of flips.
+        quiet: how many of them are not marked in the text.
+        streams: the lines.
+        pane: the position that is shown.
+        panel: the open fork.
+        columns: of a line.
+        address: of this page, for asking again.
+        tables: address of the tables, in chunks of `chunk` positions.
+        chunk: positions of a chunk.
+        permalink: an address that opens the same view anywhere.
+        json: address of the JSON twin.
+        notices: what of the link could not be followed, or what to know.
+        strands: for the JSON twin.
+    """
+
+    title: str
+    description: str
+    study: str
+    case: str
+    mode: str
+    scoring_path: str
+    modes: tuple[Choice, ...]
+    chips: tuple[Chip, ...]
+    hidden: tuple[Choice, ...]
+    ribbon: Ribbon
+    flips: tuple[FlipRow, ...]
+    quiet: int
+    streams: StreamsView
+    pane: PositionPane | None
+    panel: ForkPanel | None
+    columns: int
+    address: str
+    tables: str
+    chunk: int
+    permalink: str
+    json: str
+    notices: tuple[str, ...]
+    strands: tuple[StrandFacts, ...]

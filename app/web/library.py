@@ -1,0 +1,31 @@
+"""The library page, and its twin."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from app.links import LIBRARY
+from app.matrix import LibraryPage, library_page
+from app.web.dependencies import LibraryDep, RendererDep, SettingsDep
+from app.web.rendering import json_response
+
+router = APIRouter()
+
+
+@router.get(LIBRARY)
+def library_html(library: LibraryDep, settings: SettingsDep, renderer: RendererDep) -> Response:
+    """Return the studies as tables of cases by runtimes."""
+    return renderer.html("library.html", page=_page(library, settings))
+
+
+@router.get("/index.json")
+def library_json(library: LibraryDep, settings: SettingsDep) -> Response:
+    """Return the same as JSON."""
+    return json_response(asdict(_page(library, settings)))
+
+
+def _page(library: LibraryDep, settings: SettingsDep) -> LibraryPage:
+    return library_page(library.catalog(), str(settings.library), exists=library.folder.is_dir())

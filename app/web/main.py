@@ -1,0 +1,51 @@
+"""Makes the application out of its parts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.middleware.gzip import GZipMiddleware
+
+from app.library import Library
+from app.links import STATIC
+from app.resources import StaticFolder, templates_folder
+from app.settings import Settings
+from app.web import health, library, streams
+from app.web.errors import RequestBoundary, add_error_pages
+from app.web.rendering import Renderer
+from app.web.security import HostCheck, SecurityHeaders, allowed_hosts
+from app.web.static import VersionedStaticFiles
+from capture.version import VERSION
+
+_SMALLEST_COMPRESSED = 1024
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """Return the application that serves one library."""
+    app = FastAPI(
+        title="flipscope", version=VERSION, docs_url=None, redoc_url=None, openapi_url=None, lifespan=_lifespan
+    )
+    static = StaticFolder()
+    app.state.settings = settings
+    app.state.library = Library(settings.library)
+    app.state.renderer = Renderer(templates_folder(), static)
+    for part in (library, streams, health):
+        app.include_router(part.router)
+    app.mount(STATIC, VersionedStaticFiles(static), name="static")
+    add_error_pages(app)
+    app.add_middleware(RequestBoundary)
+    app.add_middleware(HostCheck, hosts=allowed_hosts(settings))
+    app.add_middleware(GZipMiddleware, minimum_size=_SMALLEST_COMPRESSED, compresslevel=5)
+    app.add_middleware(SecurityHeaders)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    # A large library takes seconds to read for the first time; the first page should not wait for a click to start it.
+    threading.Thread(target=app.state.library.catalog, daemon=True).start()
+    yield
+    app.state.library.close()

@@ -1,0 +1,51 @@
+"""Templates: autoescaped, strict about what is missing, and the same for a page and its parts."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.responses import HTMLResponse, Response
+
+from app import links
+from app.resources import StaticFolder
+from capture.version import VERSION
+
+
+class Renderer:
+    """Turns a page's context into HTML."""
+
+    def __init__(self, folder: Path, static: StaticFolder) -> None:
+        self._environment = Environment(
+            loader=FileSystemLoader(folder),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.globals.update(static=static.url, links=links, version=VERSION)
+
+    def html(self, template: str, status: int = 200, **context: Any) -> HTMLResponse:
+        """Return a page; it may be kept, but the browser asks again before it shows it."""
+        text = self._environment.get_template(template).render(context)
+        return HTMLResponse(text, status, {"Cache-Control": "no-cache"})
+
+
+def json_response(value: Any, status: int = 200) -> Response:
+    """Return a twin: JSON without NaN or infinities, which become null."""
+    text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Response(text.encode(errors="replace"), status, {"Cache-Control": "no-cache"}, "application/json")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value

@@ -1,0 +1,103 @@
+"""Exact forks (DESIGN section 4): which flips to grow, the job that grows them, and the certificate of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from capture.engines.base import BranchJob, ForkRequest
+from capture.flips import Flip
+from capture.model import Certificate, Exactness, Fork, RangeKind, Run, Steps
+from capture.ranges import Range
+from capture.rows import row_hash, widen
+from capture.spool import RECOMPUTED, Stream
+from capture.study import ForkBudget
+
+REPLAY = "replay"
+"""Name of the sink that receives rows computed again for several forks at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFork:
+    """A fork to grow from a forced run: where, and with which token."""
+
+    position: int
+    token_id: int
+
+    @property
+    def sink(self) -> str:
+        """Name of the fork's sink and stream folder."""
+        return f"branch-{self.position}-{self.token_id}"
+
+
+def choose_forks(flips: Sequence[Flip], ranges: Sequence[Range], budget: ForkBudget) -> tuple[PlannedFork, ...]:
+    """Return the flips to grow within the budget, by rising position.
+
+    Wanted first: classes in the budget's order, and within a class those inside tool calls, then the earlier ones.
+    """
+    wanted = [flip for flip in flips if flip.flip_class in budget.classes]
+    calls = [(found.start, found.stop) for found in ranges if found.kind is RangeKind.TOOL_CALL]
+
+    def rank(flip: Flip) -> tuple[int, bool, int]:
+        inside = any(start <= flip.position < stop for start, stop in calls)
+        return budget.classes.index(flip.flip_class), not inside, flip.position
+
+    chosen = sorted(wanted, key=rank)[: budget.most]
+    return tuple(PlannedFork(flip.position, flip.candidate_choice) for flip in sorted(chosen, key=lambda f: f.position))
+
+
+def branch_job(
+    prompt_ids: tuple[int, ...],
+    path: tuple[int, ...],
+    forks: Sequence[PlannedFork],
+    stop_ids: tuple[int, ...],
+    max_tokens: int,
+) -> BranchJob:
+    """Return the job that grows `forks` from a run forced along `path`."""
+    requests = tuple(ForkRequest(fork.position, fork.token_id, max_tokens, fork.sink) for fork in forks)
+    last = max((fork.position for fork in forks), default=-1)
+    return BranchJob(prompt_ids, path[: last + 1], requests, stop_ids)
+
+
+def fork_of(parent: Run, parent_steps: Steps, planned: PlannedFork) -> Fork:
+    """Return the fork as a bundle records it; the parent's steps start at position 0."""
+    return Fork(parent.run_id, planned.position, parent_steps.prefix_id[planned.position], planned.token_id)
+
+
+def certify(
+    position: int, streams: Sequence[Stream], parent_steps: Steps, parent_row: Callable[[int], bytes], dtype: str
+) -> Certificate:
+    """Compare the rows that were computed again, up to and including the fork's position, with the recorded ones.
+
+    Args:
+        position: the fork's position.
+        streams: the fork's own stream and, where the engine shares rows between forks, the replay.
+        parent_steps: steps of the run that the fork leaves, from position 0.
+        parent_row: gives that run's raw row at a position.
+        dtype: of the rows.
+    """
+    again = [pair for stream in streams for pair in _recomputed(stream, position)]
+    forced_steps = sum(at < position for at, _ in again)
+    if not again:
+        return Certificate(Exactness.UNVERIFIED, 0, forced_steps)
+    differing = [(at, row) for at, row in again if row_hash(row) != parent_steps.row_hash[at]]
+    if not differing:
+        return Certificate(Exactness.EXACT, len(again), forced_steps)
+    largest = max(_difference(row, parent_row(at), dtype) for at, row in differing)
+    return Certificate(Exactness.APPROXIMATE, len(again), forced_steps, min(at for at, _ in differing), largest)
+
+
+def _recomputed(stream: Stream, position: int) -> list[tuple[int, bytes]]:
+    return [
+        (int(record["position"]), stream.row(index))
+        for index, record in enumerate(stream.records)
+        if record["flags"] & RECOMPUTED and record["position"] <= position
+    ]
+
+
+def _difference(first: bytes, second: bytes, dtype: str) -> float:
+    """Return the largest absolute difference of a logit between two rows."""
+    left, right = widen([first], dtype).astype(np.float64), widen([second], dtype).astype(np.float64)
+    return float(np.abs(left - right)[left != right].max(initial=0.0))

@@ -1,0 +1,116 @@
+"""Records one runtime on one case: free runs, forced runs, and the forks of the forced run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from capture.branch import REPLAY, PlannedFork, branch_job, certify, choose_forks, fork_of
+from capture.bundle import RecordedRun
+from capture.engines.base import ForcedJob, FreeJob, Job
+from capture.flips import find_flips
+from capture.model import Mode, Origin, Prompt, RunId, ScoringPath
+from capture.plan import free_streams
+from capture.ranges import find_ranges
+from capture.reference import Reference
+from capture.seal import record_run
+from capture.session import RuntimeSession
+from capture.spool import Stream
+from capture.study import Study
+
+
+@dataclass(frozen=True, slots=True)
+class CaseRecorder:
+    """One runtime on one case.
+
+    Attributes:
+        study: limits and what to keep.
+        session: the running runtime.
+        case_id: for messages.
+        prompt: the prompt ids that every lane gets.
+        stop_ids: the ids that end a free run.
+        folder: the spool of this runtime and case.
+    """
+
+    study: Study
+    session: RuntimeSession
+    case_id: str
+    prompt: Prompt
+    stop_ids: tuple[int, ...]
+    folder: Path
+
+    def record_reference(self) -> list[RecordedRun]:
+        """Run free, with replicas, and score the run's own tokens by prefill where the study asks for that path."""
+        runs = self._free_runs()
+        along = runs[0]
+        if ScoringPath.PREFILL in self.study.scoring_paths:
+            runs.append(self._forced(ScoringPath.PREFILL, tuple(along.steps.token_id.tolist()), along.run.run_id)[0])
+        return runs
+
+    def record_candidate(self, reference: Reference) -> list[RecordedRun]:
+        """Run free, then forced along the reference, then on from each fork within the budget."""
+        runs = self._free_runs()
+        for scoring_path in self.study.scoring_paths:
+            forced, stream = self._forced(scoring_path, reference.token_ids, reference.run.run_id)
+            runs.append(forced)
+            if scoring_path is ScoringPath.DECODE:
+                runs += self._branches(reference, forced, stream)
+        return runs
+
+    def _free_runs(self) -> list[RecordedRun]:
+        job = FreeJob(self.prompt.token_ids, self.stop_ids, self.study.max_tokens)
+        runs = []
+        for replica, name in enumerate(free_streams(self.study)):
+            stream = self._run(name, job, {"main": self.folder / name}, self.study.max_tokens)["main"]
+            runs.append(self._recorded(stream, self.prompt.token_ids, Origin(Mode.FREE, replica=replica)))
+        return runs
+
+    def _forced(self, scoring_path: ScoringPath, path: tuple[int, ...], along: RunId) -> tuple[RecordedRun, Stream]:
+        name = f"forced-{scoring_path.value}"
+        job = ForcedJob(self.prompt.token_ids, path, scoring_path)
+        stream = self._run(name, job, {"main": self.folder / name}, len(path))["main"]
+        recorded = self._recorded(stream, self.prompt.token_ids, Origin(Mode.FORCED, scoring_path, forced_along=along))
+        return recorded, stream
+
+    def _branches(self, reference: Reference, forced: RecordedRun, stream: Stream) -> list[RecordedRun]:
+        forks = self._choose(reference, forced)
+        if not forks:
+            return []
+        job = branch_job(self.prompt.token_ids, reference.token_ids, forks, self.stop_ids, self.study.forks.max_tokens)
+        folders = {fork.sink: self.folder / fork.sink for fork in forks} | {REPLAY: self.folder / REPLAY}
+        most = len(job.path) + len(forks) * (self.study.forks.max_tokens + 1)
+        streams = self._run(f"{len(forks)} branches", job, folders, most)
+        return [self._branch(fork, streams, forced, stream, reference.token_ids) for fork in forks]
+
+    def _choose(self, reference: Reference, forced: RecordedRun) -> tuple[PlannedFork, ...]:
+        dtypes = (reference.run.dtype, forced.run.dtype)
+        flips = find_flips(reference.steps, forced.steps, dtypes)
+        texts = [self._bytes(token_id) for token_id in reference.token_ids]
+        return choose_forks(flips, find_ranges(texts), self.study.forks)
+
+    def _branch(
+        self,
+        fork: PlannedFork,
+        streams: dict[str, Stream],
+        forced: RecordedRun,
+        parent: Stream,
+        path: tuple[int, ...],
+    ) -> RecordedRun:
+        own = streams[fork.sink]
+        certificate = certify(fork.position, (own, streams[REPLAY]), forced.steps, parent.row, self.session.facts.dtype)
+        before = (*self.prompt.token_ids, *path[: fork.position])
+        origin = Origin(Mode.BRANCH, fork=fork_of(forced.run, forced.steps, fork), certificate=certificate)
+        return self._recorded(own.from_position(fork.position), before, origin)
+
+    def _recorded(self, stream: Stream, before: Sequence[int], origin: Origin) -> RecordedRun:
+        session = self.session
+        return record_run(stream, session.facts, session.manifest, self.study.keep, session.vocabulary, before, origin)
+
+    def _run(self, name: str, job: Job, folders: dict[str, Path], most: int) -> dict[str, Stream]:
+        what = f"{self.case_id} · {self.session.runtime.name} · {name}"
+        return self.session.record(what, job, folders, most)
+
+    def _bytes(self, token_id: int) -> bytes:
+        token = self.session.vocabulary.get(token_id)
+        return token.data if token else b""

@@ -1,0 +1,174 @@
+"""The `torch` engine: transformers models behind the contract of `base`. Imports torch and transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from capture.engines.base import BranchJob, ForcedJob, FreeJob, Job, ModelFacts, Sinks
+from capture.engines.torch_chat_template import render
+from capture.engines.torch_decoder import Decoder
+from capture.engines.torch_jobs import run_branch, run_forced, run_free
+from capture.engines.torch_manifest import describe
+from capture.engines.torch_model import LoadedModel, load, tokenizer_description
+from capture.engines.torch_options import validate_options
+from capture.engines.torch_probe import Probe, probe
+from capture.engines.torch_quantization import quantize_weights
+from capture.engines.vocabulary import vocabulary_of
+from capture.errors import EngineError
+from capture.model import LOGIT_BYTES, Case, Prompt, Runtime, Token
+
+UNLIMITED = 2**31 - 1
+"""The context length of a model whose configuration names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    loaded: LoadedModel
+    decoder: Decoder
+    facts: ModelFacts
+    manifest: Mapping[str, Any]
+
+
+class TorchEngine:
+    """A transformers model in this process, run alone (a batch of one), greedy.
+
+    Steps of the same tokens give the same bits, free, forced or from a copied state, so forks are exact.
+    """
+
+    def __init__(self) -> None:
+        self._engine: _Started | None = None
+
+    def start(self, runtime: Runtime) -> ModelFacts:
+        """Load the model, quantize it if asked, and take one step to see what runs.
+
+        Raises:
+            UsageError: an option is unknown or has a value that is not allowed.
+            EngineError: the model or a library is missing or wrong, or the model does not run with the options.
+        """
+        options = validate_options(runtime.options)
+        torch.set_num_threads(options.threads)
+        loaded = load(runtime.model, options)
+        quantization = quantize_weights(loaded.model, options)
+        loaded.model.to(options.device)
+        decoder = Decoder(loaded.model, options)
+        seen = probe(decoder)
+        facts = _facts(loaded.model, seen)
+        self._engine = _Started(loaded, decoder, facts, describe(loaded, options, quantization, seen))
+        return facts
+
+    def tokenize(self, case: Case, date: str) -> Prompt:
+        """Render the case with the model's own chat template, with `date` (YYYY-MM-DD) as today.
+
+        Raises:
+            EngineError: the model has no chat template, or it refuses the case.
+        """
+        return render(self._started.loaded.tokenizer, case, date)
+
+    def vocabulary(self) -> Sequence[Token]:
+        """Return every token that has bytes, by rising id.
+
+        Raises:
+            EngineError: the tokenizer is not a fast one, or its tokens have no fixed bytes.
+        """
+        return vocabulary_of(tokenizer_description(self._started.loaded.tokenizer))
+
+    def generate(self, job: Job, sinks: Sinks, progress: Callable[[int], None]) -> None:
+        """Run one job; `progress` is called with 1 for each position written.
+
+        Raises:
+            EngineError: an id is not in the vocabulary, the job is longer than the model's context, a fork lies
+                outside its path, positions are to be left out by decode, or the logits are not finite.
+        """
+        started = self._started
+        _check_ids(job, started.facts)
+        _check_length(job, started.facts)
+        if isinstance(job, FreeJob):
+            run_free(started.decoder, job, sinks, progress)
+        elif isinstance(job, ForcedJob):
+            run_forced(started.decoder, job, sinks, progress)
+        else:
+            run_branch(started.decoder, job, sinks, progress)
+
+    def manifest(self) -> Mapping[str, Any]:
+        """Return what decides the bits and what really ran; the same in every process on this machine."""
+        return self._started.manifest
+
+    def close(self) -> None:
+        """Free the model."""
+        self._engine = None
+
+    @property
+    def _started(self) -> _Started:
+        if self._engine is None:
+            raise EngineError("the torch engine is not started; call start first")
+        return self._engine
+
+
+def _facts(model: Any, seen: Probe) -> ModelFacts:
+    if seen.dtype not in LOGIT_BYTES:
+        raise EngineError(f"the model's logits are {seen.dtype}, which cannot be stored; set 'dtype' to 'float32'")
+    text_config = model.config.get_text_config(decoder=True)
+    return ModelFacts(seen.dtype, seen.vocabulary_size, _context_length(text_config), _stop_ids(model, text_config))
+
+
+def _context_length(text_config: Any) -> int:
+    """Return the configuration's positions; rotary embeddings of type `dynamic` stretch them by their factor."""
+    positions = getattr(text_config, "max_position_embeddings", None) or UNLIMITED
+    rotary = getattr(text_config, "rope_parameters", None) or {}
+    factor = rotary.get("factor", 1) if rotary.get("rope_type") == "dynamic" else 1
+    return int(positions * factor)
+
+
+def _stop_ids(model: Any, text_config: Any) -> tuple[int, ...]:
+    """Return the end-of-sequence ids of the generation configuration, else of the model's own."""
+    generation = getattr(model, "generation_config", None)
+    found = getattr(generation, "eos_token_id", None)
+    if found is None:
+        found = getattr(text_config, "eos_token_id", None)
+    ids = () if found is None else found if isinstance(found, list | tuple) else (found,)
+    return tuple(sorted({int(token_id) for token_id in ids}))
+
+
+def _check_ids(job: Job, facts: ModelFacts) -> None:
+    for token_id in _given_ids(job):
+        if not 0 <= token_id < facts.vocabulary_size:
+            raise EngineError(
+                f"token id {token_id} is not one of the model's {facts.vocabulary_size}; "
+                "compare only runtimes that share a vocabulary"
+            )
+    if not job.prompt_ids:
+        raise EngineError("the prompt has no tokens; give the case at least one message")
+
+
+def _given_ids(job: Job) -> Iterable[int]:
+    yield from job.prompt_ids
+    if not isinstance(job, FreeJob):
+        yield from job.path
+    if isinstance(job, BranchJob):
+        yield from (fork.token_id for fork in job.forks if fork.token_id is not None)
+
+
+def _check_length(job: Job, facts: ModelFacts) -> None:
+    if isinstance(job, BranchJob):
+        _check_forks(job)
+    needed = len(job.prompt_ids) + _positions(job)
+    if needed > facts.context_length:
+        raise EngineError(f"the job needs {needed} positions but the model has {facts.context_length}; shorten it")
+
+
+def _check_forks(job: BranchJob) -> None:
+    for fork in job.forks:
+        if not 0 <= fork.position <= len(job.path):
+            raise EngineError(f"a fork at position {fork.position} lies outside its path of {len(job.path)} positions")
+
+
+def _positions(job: Job) -> int:
+    if isinstance(job, FreeJob):
+        return job.max_tokens
+    if isinstance(job, ForcedJob):
+        return len(job.path)
+    return max((fork.position + 1 + fork.max_tokens for fork in job.forks), default=0)

@@ -1,0 +1,229 @@
+"""Drives one vLLM engine in this process, request by request and step by step. Imports vLLM.
+
+vLLM's engine core runs in this process; with one device so does its only worker. With more devices there is a
+worker process for each, and the streams are written by one of those.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from vllm.engine.arg_utils import EngineArgs
+from vllm.sampling_params import RequestOutputKind, SamplingParams
+from vllm.usage.usage_lib import UsageContext
+from vllm.v1.engine.llm_engine import LLMEngine
+
+from capture.engines.vllm_streams import EXTRA_ARGUMENT, Failure, StreamPlan, plan_to_json
+from capture.errors import EngineError, StorageFullError
+from capture.model import Ending
+
+_STEPS_BETWEEN_CHECKS = 16
+"""How often workers in other processes are asked whether a stream gave up; one in this process at every step."""
+
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request to the engine and what to record of it.
+
+    Attributes:
+        token_ids: what is submitted as its prompt.
+        max_tokens: tokens to generate at most.
+        plan: what is imposed and recorded.
+        salt: keeps the blocks that it fills and reads apart from those of other salts.
+        exhausted: why it ends after `max_tokens`.
+        reads_cache: whether blocks filled earlier may serve.
+        sampling: further sampling parameters, for the self-test.
+    """
+
+    token_ids: tuple[int, ...]
+    max_tokens: int
+    plan: StreamPlan
+    salt: str
+    exhausted: Ending
+    reads_cache: bool = False
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a request ended.
+
+    Attributes:
+        token_ids: what was generated, imposed tokens included.
+        ending: why it ended.
+        rows: how many were recorded.
+        shape: dtype and number of the logits of a row; None where none was recorded.
+        failure: why recording gave up; None where it did not.
+        outputs: what vLLM said of the request, step by step; only where `sampling` asked for more than tokens.
+    """
+
+    token_ids: tuple[int, ...]
+    ending: Ending
+    rows: int
+    shape: tuple[str, int] | None
+    failure: Failure | None
+    outputs: tuple[Any, ...]
+
+
+@dataclass(slots=True)
+class _Live:
+    request: Request
+    stream_id: str
+    token_ids: list[int] = field(default_factory=list)
+    outputs: list[Any] = field(default_factory=list)
+    stopped: bool = False
+
+
+class Driver:
+    """One running vLLM engine."""
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        """Load the model with vLLM's own engine arguments."""
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+        os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
+        os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+        self._engine = LLMEngine.from_engine_args(EngineArgs(**arguments), usage_context=UsageContext.LLM_CLASS)
+        self._numbers = itertools.count()
+        self._in_process = self.config.parallel_config.world_size == 1
+
+    @property
+    def config(self) -> Any:
+        """The configuration as vLLM resolved it."""
+        return self._engine.vllm_config
+
+    def ask(self, method: str, *arguments: Any) -> list[Any]:
+        """Call a method of the extension in every worker and return their answers by rank."""
+        answers: list[Any] = self._engine.collective_rpc(method, args=arguments)
+        return answers
+
+    def run(self, requests: Sequence[Request], progress: Progress) -> list[Outcome]:
+        """Run requests together, in one batch where there is more than one; `progress` counts their tokens.
+
+        Raises:
+            StorageFullError: the disk is full.
+            EngineError: recording gave up for any reason but a cache that did not serve.
+        """
+        running: dict[str, _Live] = {}
+        try:
+            for request in requests:
+                name = f"flipscope-{next(self._numbers)}"
+                running[name] = _Live(request, name)
+                self._add(name, request)
+            unfinished = self._loop(dict(running), progress)
+        except BaseException:
+            self._abandon(running)
+            raise
+        outcomes = [self._finish(live, whole=name not in unfinished) for name, live in running.items()]
+        for outcome in outcomes:
+            _raise(outcome.failure)
+        return outcomes
+
+    def close(self) -> None:
+        """End the engine and its workers."""
+        self._engine.engine_core.shutdown()
+
+    def _add(self, name: str, request: Request) -> None:
+        self.ask("flipscope_open", name, plan_to_json(request.plan))
+        parameters = SamplingParams(
+            temperature=0.0,
+            max_tokens=request.max_tokens,
+            ignore_eos=True,
+            detokenize=False,
+            output_kind=RequestOutputKind.DELTA,
+            skip_reading_prefix_cache=not request.reads_cache,
+            extra_args={EXTRA_ARGUMENT: name},
+            **request.sampling,
+        )
+        self._engine.add_request(name, self._prompt(request), parameters)
+
+    def _prompt(self, request: Request) -> Any:
+        """Return the prompt as this version of vLLM takes it: rendered, or as it is where there is no renderer."""
+        prompt = {"prompt_token_ids": list(request.token_ids), "cache_salt": request.salt}
+        renderer = getattr(self._engine, "renderer", None)
+        return prompt if renderer is None else renderer.render_cmpl([prompt])[0]
+
+    def _loop(self, unfinished: dict[str, _Live], progress: Progress) -> set[str]:
+        """Step until every request has ended; return the names of those that gave up."""
+        given_up: set[str] = set()
+        for step in itertools.count():
+            if not unfinished:
+                break
+            for output in self._engine.step():
+                self._follow(unfinished, output, progress)
+            if self._in_process or step % _STEPS_BETWEEN_CHECKS == 0:
+                given_up |= self._drop_failed(unfinished)
+        return given_up
+
+    def _follow(self, unfinished: dict[str, _Live], output: Any, progress: Progress) -> None:
+        live = unfinished.get(output.request_id)
+        if live is None:
+            return
+        plan = live.request.plan
+        if live.request.sampling:
+            live.outputs.append(output)
+        for token_id in output.outputs[0].token_ids:
+            position = plan.first + len(live.token_ids)
+            live.token_ids.append(token_id)
+            if not plan.scored_every and plan.ends_with(position, token_id):
+                live.stopped = True
+                break
+        progress(len(output.outputs[0].token_ids))
+        if output.finished:
+            unfinished.pop(output.request_id)
+        elif live.stopped:
+            unfinished.pop(output.request_id)
+            self._engine.abort_request([output.request_id])
+
+    def _drop_failed(self, unfinished: dict[str, _Live]) -> set[str]:
+        failed = {name for answer in self.ask("flipscope_failures") for name in answer if name in unfinished}
+        for name in failed:
+            unfinished.pop(name)
+            self._engine.abort_request([name])
+        return failed
+
+    def _abandon(self, running: Mapping[str, _Live]) -> None:
+        """Close the streams of requests that an error ended, as far as their workers still answer."""
+        with contextlib.suppress(RuntimeError, OSError, ValueError, KeyError):
+            self._engine.abort_request(list(running))
+            for name in running:
+                self.ask("flipscope_finish", name, None)
+
+    def _finish(self, live: _Live, *, whole: bool) -> Outcome:
+        ending = Ending.END_OF_SEQUENCE if live.stopped else live.request.exhausted
+        answers = self.ask("flipscope_finish", live.stream_id, ending.value if whole else None)
+        rows = max(answer["rows"] for answer in answers)
+        shapes = [tuple(answer["shape"]) for answer in answers if answer["shape"] is not None]
+        failures = [Failure(*answer["failure"]) for answer in answers if answer["failure"] is not None]
+        outcome = Outcome(
+            tuple(live.token_ids),
+            ending,
+            rows,
+            (shapes[0][0], int(shapes[0][1])) if shapes else None,
+            failures[0] if failures else None,
+            tuple(live.outputs),
+        )
+        return outcome if outcome.failure else replace(outcome, failure=_incomplete(live, outcome) if whole else None)
+
+
+def _incomplete(live: _Live, outcome: Outcome) -> Failure | None:
+    """Hold what was recorded against what the engine says it generated."""
+    plan = live.request.plan
+    if plan.folder is None:
+        return None
+    expected = len(plan.scored_positions()) if plan.scored_every else len(live.token_ids)
+    if outcome.rows == expected:
+        return None
+    return Failure("engine", f"{outcome.rows} rows were recorded of {expected} positions; run it again")
+
+
+def _raise(failure: Failure | None) -> None:
+    if failure is None or failure.kind == "cache":
+        return
+    raise (StorageFullError if failure.kind == "storage" else EngineError)(failure.message)

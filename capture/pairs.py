@@ -1,0 +1,103 @@
+"""Compares every candidate bundle of a study with its reference, and keeps what it finds beside the bundles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from capture.bundle import Bundle
+from capture.compare import Comparison, Side, comparable_runs, compare_runs, reference_run
+from capture.comparison import SUFFIX, read_comparisons, write_comparisons
+from capture.flips import shared_rows
+from capture.model import Mode, Run, ScoringPath
+from capture.progress import Reporter
+
+
+def bundle_paths(folder: Path) -> tuple[Path, ...]:
+    """Return the bundles below a folder, without comparisons and without what hidden folders hold."""
+    return tuple(
+        path
+        for path in sorted(folder.rglob("*.duckdb"))
+        if not path.name.endswith(SUFFIX) and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )
+
+
+def comparison_path(reference: Path, candidate: Path) -> Path:
+    """Return where the comparison of two bundles is kept: beside the candidate."""
+    runtime = reference.name.removesuffix(".duckdb").split("--", 1)[-1]
+    return candidate.with_name(f"{candidate.name.removesuffix('.duckdb')}.vs.{runtime}{SUFFIX}")
+
+
+def write_missing_comparisons(folder: Path, reporter: Reporter) -> tuple[str, ...]:
+    """Compare what has not been compared yet; return the runtimes that never differed from the reference."""
+    unchanged: dict[str, bool] = {}
+    for reference_path, candidate_path in study_pairs(folder):
+        path = comparison_path(reference_path, candidate_path)
+        if not path.is_file():
+            with Bundle(reference_path) as reference, Bundle(candidate_path) as candidate:
+                write_comparisons(path, compare_bundles(reference, candidate))
+        comparisons = read_comparisons(path)
+        runtime = candidate_path.name.removesuffix(".duckdb").split("--", 1)[-1]
+        same = bool(comparisons) and all(comparison.identical for comparison in comparisons)
+        unchanged[runtime] = unchanged.get(runtime, True) and same
+    found = tuple(runtime for runtime, same in unchanged.items() if same)
+    for runtime in found:
+        reporter.note(f"{runtime}: every logit equals the reference's; its options may have had no effect")
+    return found
+
+
+def study_pairs(folder: Path) -> Iterator[tuple[Path, Path]]:
+    """Yield (reference bundle, candidate bundle) for every case of every study below a folder."""
+    references: dict[tuple[str, str], Path] = {}
+    candidates: list[tuple[tuple[str, str], Path]] = []
+    for path in bundle_paths(folder):
+        with Bundle(path) as bundle:
+            key = (bundle.facts.study, bundle.facts.case.case_id)
+            if bundle.facts.is_reference:
+                references[key] = path
+            else:
+                candidates.append((key, path))
+    for key, path in candidates:
+        if key in references:
+            yield references[key], path
+
+
+def compare_bundles(reference: Bundle, candidate: Bundle) -> tuple[Comparison, ...]:
+    """Compare every run of a candidate with the reference's run of the same scoring path."""
+    yardsticks = [Side.of(reference, run.run_id) for run in _yardsticks(reference)]
+    control = control_margin_nats(yardsticks)
+    return tuple(
+        compare_runs(yardstick, Side.of(candidate, run.run_id), control_margin_nats=control)
+        for yardstick in yardsticks
+        for run in _candidates(candidate, yardstick.run, reference_run(reference))
+    )
+
+
+def control_margin_nats(yardsticks: list[Side]) -> float:
+    """Return the 99th percentile of how the reference's margin differs from decode to prefill, 0 without both."""
+    if len(yardsticks) < 2:
+        return 0.0
+    left, right = shared_rows(yardsticks[0].steps, yardsticks[1].steps)
+    change = np.abs(yardsticks[0].steps.margin_nats[left] - yardsticks[1].steps.margin_nats[right])
+    return float(np.quantile(change, 0.99)) if len(change) else 0.0
+
+
+def _yardsticks(reference: Bundle) -> list[Run]:
+    """Return the reference's free run and, where it was scored by prefill, that run."""
+    free = reference_run(reference)
+    prefill = [
+        run for run in reference.runs if run.scoring_path is ScoringPath.PREFILL and run.forced_along == free.run_id
+    ]
+    return [free, *prefill[:1]]
+
+
+def _candidates(candidate: Bundle, yardstick: Run, free: Run) -> list[Run]:
+    if yardstick.scoring_path is ScoringPath.DECODE:
+        return [run for run in comparable_runs(candidate, yardstick) if run.replica == 0]
+    return [
+        run
+        for run in candidate.runs
+        if run.mode is Mode.FORCED and run.scoring_path is yardstick.scoring_path and run.forced_along == free.run_id
+    ]

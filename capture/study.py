@@ -1,0 +1,241 @@
+"""Study files: which cases run through which runtimes, with which reference and limits. Reads TOML, starts nothing."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from capture.cases import read_cases
+from capture.engines import validate_options
+from capture.errors import StudyError, UsageError
+from capture.model import Case, FlipClass, Keep, RangeKind, Runtime, ScoringPath
+from capture.models import resolve_model
+from capture.resources import data_folder
+
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+
+PACKAGED_CASES = "packaged:"
+
+
+@dataclass(frozen=True, slots=True)
+class KeepRule:
+    """Which raw rows are kept: of runs, of branches, and how many top tokens of every position."""
+
+    logits: Keep
+    ranges: tuple[RangeKind, ...]
+    top_k: int
+    branches: Keep
+
+
+@dataclass(frozen=True, slots=True)
+class ForkBudget:
+    """Which forks are grown, in which order, how many a run and for how long.
+
+    Attributes:
+        most: forks a run at most.
+        max_tokens: free positions after a fork at most.
+        classes: the classes that are grown, most wanted first.
+        batched: whether forks may be grown in one batch: faster, and certified for what it yields.
+    """
+
+    most: int
+    max_tokens: int
+    classes: tuple[FlipClass, ...]
+    batched: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """Cases and runtimes with one reference; see `docs/study.md` for the file.
+
+    Attributes:
+        reference: name of the reference runtime; empty where sealed bundles serve.
+        reference_bundles: sealed bundles whose tokens are forced instead.
+        date: what the chat template takes for today, YYYY-MM-DD.
+        max_tokens: output positions of a free run at most.
+        replicas: how often each runtime's free run is repeated.
+        scoring_paths: the paths that runtimes are forced by.
+        stop_ids: ids that end a free run; empty takes the reference model's own.
+    """
+
+    name: str
+    title: str
+    cases: tuple[Case, ...]
+    runtimes: tuple[Runtime, ...]
+    reference: str
+    reference_bundles: tuple[Path, ...]
+    date: str
+    max_tokens: int
+    replicas: int
+    scoring_paths: tuple[ScoringPath, ...]
+    stop_ids: tuple[int, ...]
+    keep: KeepRule
+    forks: ForkBudget
+
+    @property
+    def candidates(self) -> tuple[Runtime, ...]:
+        """The runtimes that are compared with the reference."""
+        return tuple(runtime for runtime in self.runtimes if runtime.name != self.reference)
+
+    def runtime(self, name: str) -> Runtime:
+        """Return the runtime of that name; KeyError where the study names none."""
+        return {runtime.name: runtime for runtime in self.runtimes}[name]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _StudyTable(_Strict):
+    name: Name
+    title: str = ""
+    cases: str = ""
+    only: tuple[str, ...] = ()
+    reference: str = ""
+    reference_bundles: tuple[str, ...] = ()
+    date: Annotated[str, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$")] = "2026-01-01"
+    max_tokens: int = Field(default=512, ge=1, le=1_000_000)
+    replicas: int = Field(default=0, ge=0, le=100)
+    scoring_paths: tuple[ScoringPath, ...] = (ScoringPath.DECODE,)
+    stop_ids: tuple[int, ...] = ()
+
+
+class _KeepTable(_Strict):
+    logits: Keep = Keep.ALL
+    ranges: tuple[RangeKind, ...] = (RangeKind.TOOL_CALL,)
+    top_k: int = Field(default=20, ge=2, le=1024)
+    branches: Keep = Keep.TOP_K
+
+
+class _ForksTable(_Strict):
+    most: int = Field(default=8, ge=0, le=10_000)
+    max_tokens: int = Field(default=128, ge=1, le=1_000_000)
+    classes: tuple[FlipClass, ...] = (FlipClass.DECIDED, FlipClass.NEAR_TIE, FlipClass.TIE)
+    batched: bool = False
+
+
+class _RuntimeTable(_Strict):
+    name: Name
+    engine: str
+    model: str
+    label: str = ""
+    command: tuple[str, ...] = ()
+    options: dict[str, Any] = Field(default_factory=dict)
+    environment: dict[str, str] = Field(default_factory=dict)
+
+
+class _StudyFile(_Strict):
+    study: _StudyTable
+    keep: _KeepTable = _KeepTable()
+    forks: _ForksTable = _ForksTable()
+    runtime: tuple[_RuntimeTable, ...] = Field(min_length=1)
+
+
+def read_study(path: Path) -> Study:
+    """Read a study file and everything it names, except models.
+
+    Raises:
+        StudyError: the file is missing, is no TOML, or names an unknown engine, case, option or reference.
+        CaseError: its case file is wrong.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        tables = _StudyFile.model_validate(tomllib.loads(text))
+    except OSError as error:
+        raise StudyError(f"cannot read the study {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise StudyError(f"{path} is not UTF-8 text") from error
+    except tomllib.TOMLDecodeError as error:
+        raise StudyError(f"{path} is no TOML file: {error}") from error
+    except ValidationError as error:
+        raise StudyError(f"{path}: {_first_mistake(error)}") from error
+    return _study(path, tables)
+
+
+def _study(path: Path, tables: _StudyFile) -> Study:
+    head = tables.study
+    runtimes = tuple(_runtime(path, table) for table in tables.runtime)
+    _refuse_repeated(path, [runtime.name for runtime in runtimes])
+    _check_reference(path, head, {runtime.name for runtime in runtimes})
+    return Study(
+        name=head.name,
+        title=head.title or head.name,
+        cases=_cases(path, head),
+        runtimes=runtimes,
+        reference=head.reference,
+        reference_bundles=_reference_bundles(path, head),
+        date=head.date,
+        max_tokens=head.max_tokens,
+        replicas=head.replicas,
+        scoring_paths=tuple(dict.fromkeys(head.scoring_paths)),
+        stop_ids=head.stop_ids,
+        keep=KeepRule(tables.keep.logits, tables.keep.ranges, tables.keep.top_k, tables.keep.branches),
+        forks=ForkBudget(tables.forks.most, tables.forks.max_tokens, tables.forks.classes, tables.forks.batched),
+    )
+
+
+def _runtime(path: Path, table: _RuntimeTable) -> Runtime:
+    try:
+        validate_options(table.engine, table.options)
+        model = resolve_model(table.model, path.parent)
+    except UsageError as error:
+        raise StudyError(f"{path}: runtime '{table.name}': {error}") from error
+    return Runtime(table.name, table.engine, model, table.options, table.environment, table.command, table.label)
+
+
+def _refuse_repeated(path: Path, names: list[str]) -> None:
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise StudyError(f"{path}: two runtimes are called '{repeated}'; rename one")
+
+
+def _check_reference(path: Path, head: _StudyTable, names: set[str]) -> None:
+    if bool(head.reference) == bool(head.reference_bundles):
+        raise StudyError(f"{path}: give either 'reference' (a runtime's name) or 'reference_bundles' (sealed files)")
+    if head.reference and head.reference not in names:
+        raise StudyError(
+            f"{path}: the reference '{head.reference}' is none of its runtimes: {', '.join(sorted(names))}"
+        )
+
+
+def _cases(path: Path, head: _StudyTable) -> tuple[Case, ...]:
+    if not head.cases:
+        if head.reference_bundles:
+            return ()
+        raise StudyError(f"{path}: 'cases' is missing; name a case file")
+    cases = read_cases(_case_path(path, head.cases)).cases
+    known = {case.case_id: case for case in cases}
+    unknown = next((case_id for case_id in head.only if case_id not in known), None)
+    if unknown is not None:
+        raise StudyError(f"{path}: unknown case '{unknown}' in 'only'; {head.cases} has {', '.join(known)}")
+    return tuple(known[case_id] for case_id in head.only) if head.only else cases
+
+
+def _case_path(path: Path, name: str) -> Path:
+    if name.startswith(PACKAGED_CASES):
+        return data_folder() / "cases" / f"{Path(name.removeprefix(PACKAGED_CASES)).name}.json"
+    return path.parent / name
+
+
+def _reference_bundles(path: Path, head: _StudyTable) -> tuple[Path, ...]:
+    found: list[Path] = []
+    for name in head.reference_bundles:
+        place = path.parent / name
+        files = sorted(place.glob("*.duckdb")) if place.is_dir() else [place]
+        if not files or not all(file.is_file() for file in files):
+            raise StudyError(f"{path}: the reference bundle {name} does not exist")
+        found += [file for file in files if not file.name.endswith(".comparison.duckdb")]
+    return tuple(found)
+
+
+def _first_mistake(error: ValidationError) -> str:
+    mistake = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in mistake["loc"])
+    kinds = {"extra_forbidden": "is not known here", "missing": "is missing"}
+    text = kinds.get(mistake["type"], re.sub(r"^Value error, ", "", mistake["msg"]))
+    return f"'{where}' {text}" if mistake["type"] in kinds else f"'{where}': {text}"

@@ -1,0 +1,5 @@
+"""The version of flipscope. Imports nothing."""
+
+from __future__ import annotations
+
+VERSION = "0.1.0"

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from capture.model import RangeKind
+from capture.ranges import Range, find_ranges, find_spans, range_at, token_at, token_offsets
+
+PIECES = (
+    *(b"<think>", b"</think>", b"<tool_call>", b"</tool_call>", b"<function=f>", b"</function>", b"<tool", b"_call>"),
+    *(b"[TOOL_CALLS]", b"</s>", b"<|python_tag|>", b"<|eot_id|>", b"```", b"```json", b"~~~~", b"\n", b" text ", b""),
+    *(b'{"a": [1,', b"]}", b"[", b"{", b'"', b"\\", b"\xff"),
+)
+outputs = st.lists(st.sampled_from(PIECES), max_size=25)
+
+
+def split(text: bytes) -> list[bytes]:
+    """Tokens that cut tags into pieces, as tokenizers do."""
+    return re.findall(rb"[A-Za-z_]+|[^A-Za-z_]", text, re.DOTALL)
+
+
+def kinds(text: bytes, **options: bool) -> list[tuple[RangeKind, bytes]]:
+    tokens = split(text)
+    return [(part.kind, b"".join(tokens[part.start : part.stop])) for part in find_ranges(tokens, **options)]
+
+
+@settings(deadline=None)
+@given(outputs, st.booleans())
+def test_every_token_is_in_exactly_one_range(tokens: list[bytes], in_thinking: bool) -> None:
+    ranges = find_ranges(tokens, in_thinking=in_thinking)
+    assert [token for part in ranges for token in range(part.start, part.stop)] == list(range(len(tokens)))
+
+
+@settings(deadline=None)
+@given(outputs)
+def test_two_stretches_of_prose_are_never_neighbours(tokens: list[bytes]) -> None:
+    ranges = find_ranges(tokens)
+    assert all(
+        RangeKind.PROSE not in (part.kind, after.kind) or part.kind != after.kind
+        for part, after in zip(ranges, ranges[1:], strict=False)
+    )
+
+
+@settings(deadline=None)
+@given(outputs)
+def test_the_range_of_a_token_is_the_one_that_holds_it(tokens: list[bytes]) -> None:
+    ranges = find_ranges(tokens)
+    for token in range(len(tokens)):
+        part = range_at(ranges, token)
+        assert part.start <= token < part.stop
+
+
+@settings(deadline=None)
+@given(outputs)
+def test_how_an_output_is_cut_into_tokens_moves_borders_by_one_token_at_most(tokens: list[bytes]) -> None:
+    spans = find_spans(b"".join(tokens))
+    single = find_ranges([bytes([byte]) for byte in b"".join(tokens)])
+    assert [(part.kind, part.start, part.stop) for part in single if part.kind is not RangeKind.PROSE] == [
+        (span.kind, span.start, span.stop) for span in spans
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (b'<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>', RangeKind.TOOL_CALL),
+        (b"<tool_call>\n<function=f>\n<parameter=a>\n1\n</parameter>\n</function>\n</tool_call>", RangeKind.TOOL_CALL),
+        (b'<function=f>{"a": 1}</function>', RangeKind.TOOL_CALL),
+        (b"<think>\nfirst\n</think>", RangeKind.THINKING),
+        (b"[THINK]first[/THINK]", RangeKind.THINKING),
+        (b"```python\nprint('```')\n```", RangeKind.CODE),
+        (b"~~~~\n~~~\n~~~~", RangeKind.CODE),
+        (b'```json\n{"a": 1}\n```', RangeKind.JSON),
+        (b'{"a": "}", "b": [{}, "\\"]"]}', RangeKind.JSON),
+        (b'[{"a": 1}, {"b": 2}]', RangeKind.JSON),
+    ],
+)
+def test_a_stretch_has_its_kind_and_what_is_around_it_is_prose(text: bytes, kind: RangeKind) -> None:
+    assert kinds(b"Before.\n" + text + b"\nAfter.") == [
+        (RangeKind.PROSE, b"Before.\n"),
+        (kind, text),
+        (RangeKind.PROSE, b"\nAfter."),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (b'<tool_call>\n{"name": "f"', RangeKind.TOOL_CALL),
+        (b"<think>\nfirst", RangeKind.THINKING),
+        (b"```python\nprint()", RangeKind.CODE),
+        (b'{"a": [1', RangeKind.JSON),
+        (b'{"a": "\\', RangeKind.JSON),
+    ],
+)
+def test_what_is_never_closed_runs_to_the_end(text: bytes, kind: RangeKind) -> None:
+    assert kinds(b"Before.\n" + text) == [(RangeKind.PROSE, b"Before.\n"), (kind, text)]
+
+
+@pytest.mark.parametrize(("tag", "end"), [(b"[TOOL_CALLS]", b"</s>"), (b"<|python_tag|>", b"<|eom_id|>")])
+def test_a_call_that_the_end_of_the_output_closes_leaves_the_marker_outside(tag: bytes, end: bytes) -> None:
+    tokens = [b"Hm. ", tag, b'{"name": "f"}', end]
+    assert find_ranges(tokens) == (
+        Range(RangeKind.PROSE, 0, 1),
+        Range(RangeKind.TOOL_CALL, 1, 3),
+        Range(RangeKind.PROSE, 3, 4),
+    )
+
+
+def test_two_calls_are_two_ranges() -> None:
+    assert [kind for kind, _ in kinds(b"<tool_call>{}</tool_call><tool_call>{}</tool_call>")] == [
+        RangeKind.TOOL_CALL
+    ] * 2
+
+
+def test_a_token_across_a_border_goes_with_the_tag_it_holds() -> None:
+    tokens = [b"Sure", b".\n<tool", b"_call>{}</tool_", b"call>\nBye", b" now"]
+    assert find_ranges(tokens) == (
+        Range(RangeKind.PROSE, 0, 1),
+        Range(RangeKind.TOOL_CALL, 1, 4),
+        Range(RangeKind.PROSE, 4, 5),
+    )
+
+
+def test_a_token_that_closes_one_call_and_opens_the_next_goes_with_the_opening_tag() -> None:
+    tokens = [b"<tool_call>{}", b"</tool_call><tool_call>", b"{}</tool_call>"]
+    assert find_ranges(tokens) == (Range(RangeKind.TOOL_CALL, 0, 1), Range(RangeKind.TOOL_CALL, 1, 3))
+
+
+def test_thinking_that_the_template_opened_is_found_by_its_end() -> None:
+    assert kinds(b"Let me see.\n</think>\nHello") == [
+        (RangeKind.THINKING, b"Let me see.\n</think>"),
+        (RangeKind.PROSE, b"\nHello"),
+    ]
+
+
+def test_thinking_that_the_template_opened_and_nothing_closes_has_to_be_told() -> None:
+    assert kinds(b"Let me see.") == [(RangeKind.PROSE, b"Let me see.")]
+    assert kinds(b"Let me see.", in_thinking=True) == [(RangeKind.THINKING, b"Let me see.")]
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"plain", b"see [1] and {x}", b"[1] a citation", b"a ```inline``` fence", b"```x``` y"]
+)
+def test_prose_stays_prose(text: bytes) -> None:
+    assert {kind for kind, _ in kinds(text)} <= {RangeKind.PROSE}
+
+
+def test_a_byte_is_found_in_its_token() -> None:
+    offsets = token_offsets([b"ab", b"", b"c"])
+    assert offsets.tolist() == [0, 2, 2, 3]
+    assert [token_at(offsets, byte) for byte in range(5)] == [0, 0, 2, 2, 2]
+
+
+def test_a_range_without_a_token_is_none() -> None:
+    with pytest.raises(ValueError, match="at least one token"):
+        Range(RangeKind.PROSE, 3, 3)
