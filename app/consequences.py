@@ -20,6 +20,9 @@ LONGEST_PERIOD = 64
 LEAST_LOOP_TOKENS = 24
 LEAST_REPEATS = 3
 
+MOST_VALUES = 3
+"""Arguments whose values are put into words."""
+
 
 class Tone(StrEnum):
     """How a consequence is drawn: from nothing to tell, to broken."""
@@ -84,7 +87,10 @@ def _consequence(case: OpenCase, source: Source, reference: bytes) -> Consequenc
     found = verdict(text, facts.tools, None, reference)
     own = source.key == case.lanes[0].letter
     labels = _label_pills(text, facts.tools, facts.expected_calls)
-    pills = [*_call_pills(found, own), *labels, *_ending_pills(source, token_ids)]
+    endings = _ending_pills(source, token_ids)
+    if source.ending is Ending.LENGTH and not loop_period(token_ids) and found.broken_at == len(text):
+        return Consequence(found, (Pill("ended by length inside a call", Tone.NEUTRAL),), text)
+    pills = [*_call_pills(found, own), *labels, *endings]
     return Consequence(found, tuple(pills), text)
 
 
@@ -132,7 +138,7 @@ def loop_period(token_ids: Sequence[int]) -> int:
 
 
 def different_words(first: bytes, second: bytes) -> tuple[str, str] | None:
-    """Return the values of the first argument that two outputs' first calls differ in, as words.
+    """Return the values of the arguments that two outputs' first calls differ in, as words.
 
     None where there is nothing to tell: no readable call in one of them, or the same in both.
     """
@@ -147,8 +153,9 @@ def different_words(first: bytes, second: bytes) -> tuple[str, str] | None:
     ]
     if not names:
         return None
-    return _words(left.arguments.get(names[0])), _words(right.arguments.get(names[0]))
+    return _words(left.arguments, names), _words(right.arguments, names)
 
 
-def _words(value: object) -> str:
-    return "\u2013" if value is None else printable(str(value))
+def _words(arguments: Json, names: Sequence[str]) -> str:
+    values = [printable(str(arguments[name])) if name in arguments else "\u2013" for name in names[:MOST_VALUES]]
+    return ", ".join(values)

@@ -13,8 +13,11 @@ from app.strands import Story
 from app.text import Label, token_label
 from app.words import letters_of, quoted
 
-SHOWN_TOKENS = 96
+SHOWN_TOKENS = 72
 """Tokens of a continuation that are shown at once."""
+
+SHOWN_LINES = 14
+"""Line breaks of a continuation that are shown at once."""
 
 MOST_TOKENS = 1024
 """Tokens of a continuation that the panel holds."""
@@ -155,7 +158,7 @@ def _continuation(
         return ContinuationView("", heads(side.letters), token, words, percent, (), (), 0, (), note, certificate)
     sheet = sheets[side.strand]
     stop = sheet.first_position + len(sheet.drawn)
-    cut = min(fork.position + SHOWN_TOKENS, stop)
+    cut = min(fork.position + SHOWN_TOKENS, _after_breaks(sheet, fork.position), stop)
     last = min(fork.position + MOST_TOKENS, stop)
     return ContinuationView(
         key=sheet.key,
@@ -170,6 +173,13 @@ def _continuation(
         note=sheet.note,
         certificate=certificate,
     )
+
+
+def _after_breaks(sheet: Sheet, position: int) -> int:
+    """Return the position after the last line break that is shown."""
+    tokens = sheet.drawn[position - sheet.first_position :]
+    breaking = [at for at, token in enumerate(tokens) if any(glyph.breaks for glyph in token.glyphs)]
+    return position + (breaking[SHOWN_LINES - 1] + 1 if len(breaking) >= SHOWN_LINES else len(tokens))
 
 
 def _markdown(

@@ -23,6 +23,8 @@ from capture.model import Mode, Steps
 LOOK_SECONDS = 1.0
 """How long the catalog is believed before the folder is looked at again."""
 
+_NOTHING, _STREAM, _FLIP = 0, 1, 2
+
 
 class Library:
     """A folder of bundles, open for reading by many threads."""
@@ -112,9 +114,9 @@ class Library:
         """
         options = link.options
         found = self.open_case(link.case, options.mode, options.lanes, options.reference)
-        if isinstance(link, ForkLink) and options.mode is None and not _holds(found, link):
+        if isinstance(link, ForkLink) and options.mode is None and _interest(found, link) < _FLIP:
             forced = self.open_case(link.case, Mode.FORCED, options.lanes, options.reference)
-            return forced if _holds(forced, link) else found
+            return forced if _interest(forced, link) > _interest(found, link) else found
         return found
 
     def comparison(self, reference_run: str, candidate_run: str) -> Comparison | None:
@@ -165,14 +167,18 @@ def _pick(catalog: Catalog, run_id: str) -> Pick:
     raise NotFoundError(f"the run {run_id[:12]} is not in this library")
 
 
-def _holds(case: OpenCase, link: ForkLink) -> bool:
-    """Return whether some stream of a page has the link's prefix at its position."""
-    return any(
-        _prefix_at(steps, link.position).startswith(link.prefix)
-        for steps in (*(lane.steps for lane in case.lanes), *(branch.steps for branch in case.branches))
-    )
+def _interest(case: OpenCase, link: ForkLink) -> int:
+    """Return what a page has at a link's place: nothing, a stream, or a flip."""
+    if any(_at(flip.position, flip.prefix_id, link) for found in case.comparisons.values() for flip in found.flips):
+        return _FLIP
+    streams = (*(lane.steps for lane in case.lanes), *(branch.steps for branch in case.branches))
+    return _STREAM if any(_passes(steps, link) for steps in streams) else _NOTHING
 
 
-def _prefix_at(steps: Steps, position: int) -> str:
-    row = position - int(steps.position[0]) if len(steps) else -1
-    return steps.prefix_id[row].hex() if 0 <= row < len(steps) else "none"
+def _passes(steps: Steps, link: ForkLink) -> bool:
+    row = link.position - int(steps.position[0]) if len(steps) else -1
+    return 0 <= row < len(steps) and _at(link.position, steps.prefix_id[row], link)
+
+
+def _at(position: int, prefix_id: bytes, link: ForkLink) -> bool:
+    return position == link.position and prefix_id.hex().startswith(link.prefix)

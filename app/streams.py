@@ -19,9 +19,15 @@ from app.strands import Source
 from app.streams_json import streams_json
 from app.streams_values import CHUNK, Chip, Choice, FlipRow, SideView, StrandFacts, StreamsPage
 from app.tables import percent, probabilities
-from app.text import token_label
+from app.text import clean, token_label
 from app.words import SHAPES, count, letters_of, nats, quoted
 from capture.model import Mode
+
+LONGEST_QUESTION = 240
+"""Characters of the user's last message that are shown."""
+
+LONGEST_PROMPT = 50_000
+"""Characters of the rendered prompt that the page holds."""
 
 
 def streams_page(case: OpenCase, link: CaseLink | ForkLink, columns: int) -> StreamsPage:
@@ -37,7 +43,7 @@ def streams_page(case: OpenCase, link: CaseLink | ForkLink, columns: int) -> Str
     sheets = sheets_of(scene, base)
     panel = _panel(scene, sheets, base)
     title, description = _words(scene, panel)
-    shared = _shared(scene, base)
+    shared = _shared(scene, base, scene.pinned)
     return StreamsPage(
         title=title,
         description=description,
@@ -45,6 +51,8 @@ def streams_page(case: OpenCase, link: CaseLink | ForkLink, columns: int) -> Str
         case=case.lanes[0].facts.case.case_id,
         mode=case.mode.value,
         scoring_path=case.scoring_path.value,
+        question=question_of(case),
+        prompt=clean(case.prompt.text[:LONGEST_PROMPT]),
         modes=_modes(case, base),
         chips=tuple(_chip(case, lane, base) for lane in case.lanes),
         hidden=tuple(_hidden(case, base)),
@@ -52,7 +60,7 @@ def streams_page(case: OpenCase, link: CaseLink | ForkLink, columns: int) -> Str
         flips=tuple(_flip_row(scene, fork, base) for fork in scene.forks),
         quiet=sum(not fork.marked for fork in scene.forks),
         streams=set_sheets(sheets, columns),
-        pane=_pane(scene, shared),
+        pane=_pane(scene, _shared(scene, base, True)),
         panel=panel,
         columns=columns,
         address=link.format(),
@@ -73,7 +81,7 @@ def _panel(scene: Scene, sheets: Sequence[Sheet], base: CaseLink) -> ForkPanel |
     at = scene.forks.index(fork)
     earlier = scene.forks[at - 1] if at else None
     later = scene.forks[at + 1] if at + 1 < len(order) else None
-    addresses = (base.format(), _address(base, earlier), _address(base, later), _shared(scene, base))
+    addresses = (base.format(), _address(base, earlier), _address(base, later), _shared(scene, base, True))
     return fork_panel(scene.story, sheets, fork, _percents(scene, fork), addresses)
 
 
@@ -105,13 +113,13 @@ def _pane(scene: Scene, shared: str) -> PositionPane | None:
     return position_pane(scene.story, scene.strand, scene.position, shared, scene.pinned)
 
 
-def _shared(scene: Scene, base: CaseLink) -> str:
-    """Return the address that names every lane, so that it opens the same view anywhere."""
+def _shared(scene: Scene, base: CaseLink, fork: bool) -> str:
+    """Return the address that names every lane, so that it opens the same view anywhere; `fork` names the position."""
     case = scene.story.case
     lanes = tuple(lane.run.run_id for lane in case.lanes)
     full = base.where(lanes=lanes, reference=None, mode=case.mode, columns=None)
     prefix_id = scene.story.prefix_id(scene.strand, scene.position)
-    return full.fork(scene.position, prefix_id).format() if scene.pinned and prefix_id else full.format()
+    return full.fork(scene.position, prefix_id).format() if fork and prefix_id else full.format()
 
 
 def _words(scene: Scene, panel: ForkPanel | None) -> tuple[str, str]:
@@ -180,9 +188,17 @@ def _hidden(case: OpenCase, base: CaseLink) -> list[Choice]:
     ]
 
 
+def question_of(case: OpenCase) -> str:
+    """Return the last message of the user, on one line; empty where there is none in plain text."""
+    messages = [one.get("content") for one in case.lanes[0].facts.case.messages if one.get("role") == "user"]
+    text = messages[-1] if messages and isinstance(messages[-1], str) else ""
+    line = " ".join(text.split())
+    return clean(line if len(line) <= LONGEST_QUESTION else line[: LONGEST_QUESTION - 1] + "\u2026")
+
+
 def _flip_row(scene: Scene, fork: Fork, base: CaseLink) -> FlipRow:
     pills = [pill for side in fork.left if side.consequence for pill in side.consequence.pills]
-    worst = max(pills, key=lambda pill: list(Tone).index(pill.tone), default=None)
+    telling = next((pill for pill in pills if pill.tone is not Tone.NEUTRAL), None)
     return FlipRow(
         position=fork.position,
         href=_address(base, fork),
@@ -190,7 +206,7 @@ def _flip_row(scene: Scene, fork: Fork, base: CaseLink) -> FlipRow:
         left=tuple(_side_view(scene, side) for side in fork.left),
         flip_class=fork.flip_class.value,
         nats=nats(fork.margin_nats),
-        pill=worst if worst and worst.tone is not Tone.NEUTRAL else None,
+        pill=telling,
         current=scene.fork is fork,
         marked=fork.marked,
     )

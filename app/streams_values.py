@@ -97,6 +97,8 @@ class StreamsPage:
         case: id of the case.
         mode: `free` or `forced`.
         scoring_path: of every lane.
+        question: the last message of the user, on one line.
+        prompt: the rendered prompt, or its start.
         modes: the mode switch.
         chips: the lanes.
         hidden: runs that could be shown as well.
@@ -122,6 +124,8 @@ class StreamsPage:
     case: str
     mode: str
     scoring_path: str
+    question: str
+    prompt: str
     modes: tuple[Choice, ...]
     chips: tuple[Chip, ...]
     hidden: tuple[Choice, ...]

@@ -161,9 +161,10 @@ class _Setter:
         ]
         active = {index for index, voice in enumerate(self.voices) if voice.parent is None}
         systems: list[tuple[Line, ...]] = []
+        splits = any(voice.parent is not None and not voice.in_place for voice in self.voices)
         quiet, waiting = 0, len(self.voices) - len(active)
         while active:
-            if not waiting and quiet >= SYSTEMS_AFTER_FORK and len(active) > 1:
+            if splits and not waiting and quiet >= SYSTEMS_AFTER_FORK:
                 return self._with_blocks(systems, sorted(active, key=self._rank))
             lines = self._system(sorted(active, key=self._rank))
             systems.append(tuple(lines))
@@ -192,14 +193,21 @@ class _Setter:
     def _line(self, index: int, offset: int, *, starts: bool, joined: bool, alone: bool) -> list[Line]:
         """Set one line of a voice, and under it the voices that leave it there."""
         voice = self.voices[index]
-        first = self.done[index] == 0
-        pieces = self._take(index, self.columns - offset, alone)
-        own = Line(index, offset, pieces, starts or (first and voice.parent is None), joined, (), self._ended(index))
+        first = self.done[index]
+        starts = starts or (first == 0 and voice.parent is None)
+        own = self._own(index, offset, starts, joined, alone)
+        if alone and any(not self.voices[child].in_place for child, _ in self._leaving(index, own)):
+            self.done[index] = first  # it is not alone after all
+            own = self._own(index, offset, starts, joined, False)
         below: list[Line] = []
         for child, column in self._leaving(index, own):
             under = self._under(child, column)
             below = [_crossed(line, column) for line in below] + under if under else below
         return [own, *below]
+
+    def _own(self, index: int, offset: int, starts: bool, joined: bool, alone: bool) -> Line:
+        pieces = self._take(index, self.columns - offset, alone)
+        return Line(index, offset, pieces, starts, joined, (), self._ended(index))
 
     def _under(self, child: int, column: int) -> list[Line]:
         if self.columns - column < max(LEAST_COLUMNS, self._first_width(child)):

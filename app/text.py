@@ -278,6 +278,13 @@ def _rebased(glyph: Glyph, missing: int) -> Glyph:
     return Glyph(glyph.text, 2 if wide else 1, Look.WIDE if wide else Look.PLAIN)
 
 
+def clean(text: str) -> str:
+    """Return a text that is no model output with what cannot be seen, or turns text around, by name; lines stay."""
+    return "".join(
+        character if character == "\n" else "".join(glyph.text for glyph in _glyphs(character)) for character in text
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Label:
     """A token in a table, a list or a sentence: short, on one line, its spaces visible.

@@ -115,6 +115,12 @@ def test_a_line_break_ends_a_line_that_is_alone_only() -> None:
     assert [piece.token for piece in system[1].pieces] == [0, 1, 2]
 
 
+def test_a_line_that_a_voice_leaves_is_not_alone() -> None:
+    broken = words(3, 1, 3, breaks=(1,))
+    (system,) = lay_out([Voice(broken), Voice(words(2), 0, 0)], 40).systems
+    assert [(line.voice, len(line.pieces)) for line in system] == [(0, 3), (1, 1)]
+
+
 def test_two_systems_after_the_last_fork_each_voice_becomes_a_block() -> None:
     long = words(*[10] * 12)
     layout = lay_out([Voice(long), Voice(long, 0, 0)], 20)
