@@ -124,13 +124,17 @@ def serve(options: argparse.Namespace) -> int:
 def demo(options: argparse.Namespace) -> int:
     """Capture the demo study unless it is there, then serve it."""
     from app.demo import demo_library, demo_study, first_fork_path
+    from app.serve import check_address
     from app.serve import serve as run_server
 
     options.library = options.library or demo_library()
+    settings = Settings.from_options(options)
+    if not options.no_serve:
+        check_address(settings)
     summary = _record(demo_study(), options.library, as_json=False)
     _print_summary(summary, options.library, as_json=False)
     if not options.no_serve:
-        run_server(Settings.from_options(options), open_browser=options.open, path=first_fork_path(options.library))
+        run_server(settings, open_browser=options.open, path=first_fork_path(options.library))
     return 0
 
 

@@ -42,6 +42,11 @@ def serve(settings: Settings, *, open_browser: bool = False, path: str = "/") ->
             uvicorn.Server(config).run(sockets=[listener])
 
 
+def check_address(settings: Settings) -> None:
+    """Find out before long work whether the server will be able to listen; raises what `serve` raises."""
+    _listen(settings.host, settings.port).close()
+
+
 def _listen(host: str, port: int) -> socket.socket:
     """Return a socket that already takes connections, so that nobody else can get the port in between."""
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
@@ -135,11 +135,10 @@ def draw(token_ids: Sequence[int], tokens: Mapping[int, Token], before: Sequence
     """
     context = list(before[-3:])
     every = [tokens.get(int(token_id)) or Token(int(token_id), b"") for token_id in (*context, *token_ids)]
-    glyphs: list[list[Glyph]] = [[] for _ in every]
-    for start, stop in _stretches(every):
-        _draw_stretch([token.data[:LONG_BYTES] for token in every[start:stop]], glyphs[start:stop])
-    drawn = [_finish(token, drawn) for token, drawn in zip(every, glyphs, strict=True)]
-    return _without_context(drawn, len(context))
+    drawn = [_alone(token) for token in every]
+    for start, stop in _broken(drawn):
+        drawn[start:stop] = _together(every[start:stop])
+    return _without_context([one for one in drawn if one is not None], len(context))
 
 
 def draw_token(token_id: int, tokens: Mapping[int, Token]) -> DrawnToken:
@@ -147,15 +146,36 @@ def draw_token(token_id: int, tokens: Mapping[int, Token]) -> DrawnToken:
     return draw([token_id], tokens)[0]
 
 
-def _stretches(every: Sequence[Token]) -> Iterable[tuple[int, int]]:
-    """Yield the spans whose bytes are read together: a special or long token is always read alone."""
-    start = 0
-    for index, token in enumerate(every):
-        if token.special or not 0 < len(token.data) <= LONG_BYTES:
-            yield start, index
-            yield index, index + 1
-            start = index + 1
-    yield start, len(every)
+@lru_cache(maxsize=16384)
+def _alone(token: Token) -> DrawnToken | None:
+    """Draw a token whose bytes are whole characters, as most are, or that is read alone anyway; else None.
+
+    No character goes on into such a token, since none starts with a byte that continues another.
+    """
+    if token.special or not 0 < len(token.data) <= LONG_BYTES:
+        return _together([token])[0]
+    try:
+        token.data.decode()
+    except UnicodeDecodeError:
+        return None
+    return _together([token])[0]
+
+
+def _broken(drawn: Sequence[DrawnToken | None]) -> list[tuple[int, int]]:
+    """Return the spans of tokens that have to be read together."""
+    found: list[tuple[int, int]] = []
+    for index, one in enumerate(drawn):
+        if one is None and found and found[-1][1] == index:
+            found[-1] = (found[-1][0], index + 1)
+        elif one is None:
+            found.append((index, index + 1))
+    return found
+
+
+def _together(every: Sequence[Token]) -> list[DrawnToken]:
+    glyphs: list[list[Glyph]] = [[] for _ in every]
+    _draw_stretch([token.data[:LONG_BYTES] for token in every], glyphs)
+    return [_finish(token, drawn) for token, drawn in zip(every, glyphs, strict=True)]
 
 
 def _draw_stretch(parts: Sequence[bytes], into: Sequence[list[Glyph]]) -> None:

@@ -40,13 +40,11 @@ class ForkBudget:
         most: forks a run at most.
         max_tokens: free positions after a fork at most.
         classes: the classes that are grown, most wanted first.
-        batched: whether forks may be grown in one batch: faster, and certified for what it yields.
     """
 
     most: int
     max_tokens: int
     classes: tuple[FlipClass, ...]
-    batched: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +114,6 @@ class _ForksTable(_Strict):
     most: int = Field(default=8, ge=0, le=10_000)
     max_tokens: int = Field(default=128, ge=1, le=1_000_000)
     classes: tuple[FlipClass, ...] = (FlipClass.DECIDED, FlipClass.NEAR_TIE, FlipClass.TIE)
-    batched: bool = False
 
 
 class _RuntimeTable(_Strict):
@@ -175,7 +172,7 @@ def _study(path: Path, tables: _StudyFile) -> Study:
         scoring_paths=tuple(dict.fromkeys(head.scoring_paths)),
         stop_ids=head.stop_ids,
         keep=KeepRule(tables.keep.logits, tables.keep.ranges, tables.keep.top_k, tables.keep.branches),
-        forks=ForkBudget(tables.forks.most, tables.forks.max_tokens, tables.forks.classes, tables.forks.batched),
+        forks=ForkBudget(tables.forks.most, tables.forks.max_tokens, tables.forks.classes),
     )
 
 

@@ -3,7 +3,7 @@
 import { fitColumns } from "./columns.js";
 import { setUpKeys } from "./keys.js";
 import { setUpPopover } from "./popover.js";
-import { prepareTokens } from "./reading.js";
+import { announce, focusToken, prepareTokens } from "./reading.js";
 import { setUpCopying } from "./copying.js";
 import { setUpTheme } from "./theming.js";
 
@@ -16,7 +16,33 @@ function refresh() {
   fitColumns();
 }
 
+// After a swap the reader is where the change is: at the fork that opened, or back at the flip that was closed.
+let openFork = document.getElementById("fork") ? location.pathname : null;
+
+function follow(event) {
+  refresh();
+  if (event.detail.target?.id !== "page") return;
+  const fork = document.getElementById("fork");
+  if (fork) {
+    document.getElementById("fork-title").focus({ preventScroll: true });
+    fork.scrollIntoView({ block: "nearest" });
+  } else if (openFork) {
+    const flips = [...document.querySelectorAll("#streams a.t")];
+    focusToken(flips.find((flip) => flip.pathname === openFork));
+  }
+  openFork = fork ? location.pathname : null;
+}
+
+// An answer that is no page of ours is shown as the page it is; silence is said.
+function failed(event) {
+  const path = event.detail.pathInfo?.finalRequestPath ?? event.detail.pathInfo?.requestPath;
+  if (event.type === "htmx:responseError" && path) location.assign(path);
+  else announce("The server cannot be reached.");
+}
+
 setUpPopover();
 setUpKeys();
 refresh();
-document.addEventListener("htmx:afterSettle", refresh);
+document.addEventListener("htmx:afterSettle", follow);
+document.addEventListener("htmx:responseError", failed);
+document.addEventListener("htmx:sendError", failed);

@@ -242,3 +242,18 @@ def test_a_hundred_kilobytes_of_text_and_of_loops_are_aligned() -> None:
     assert marked(Line(tuple(edited)), found[1].novel) == "other |more "
     assert int((~found[1].rejoined[51:]).sum()) == 1
     assert found[2].rejoin is None
+
+
+def test_punctuation_alone_is_no_rejoin() -> None:
+    assert rejoin(b"a..", b"...") is None
+    assert rejoin(b"..", b"..") is None
+
+
+def test_a_line_that_is_cut_while_it_runs_along_stays_to_its_end() -> None:
+    tail = "so the partial sums are rounded differently and the two candidates swap places."
+    cut_line, whole = align("The order changes, " + tail, "A factor is chosen, " + tail[:60])[1][0], tail
+    assert cut_line.rejoin is not None
+    assert cut_line.rejoin.to_end
+    gone = align("The order changes, " + whole, "A factor is chosen, " + whole[:60] + " and more")[1][0]
+    assert gone.rejoin is not None
+    assert not gone.rejoin.to_end

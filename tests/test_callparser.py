@@ -194,3 +194,8 @@ def test_given_arguments_are_as_strict_as_written_ones() -> None:
     assert calls_of([{"name": "f", "arguments": {"a": deep}}]) == (BrokenCall("nested too deeply", 0),)
     assert calls_of([{"name": "f", "arguments": {"a": float("nan")}}]) == (BrokenCall("number too large", 0),)
     assert calls_of([{"name": "f", "arguments": "{} {}"}]) == (BrokenCall("text after the arguments", 2),)
+
+
+@pytest.mark.parametrize("text", [b"<function=\n{}", b"<function=>", b"<function=a\n>", b"<tool_call>x"])
+def test_what_cannot_be_read_is_broken_once(text: bytes) -> None:
+    assert len(read_calls(text)) == 1

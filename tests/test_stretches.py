@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from capture import stretches
 from capture.model import UInt8Array
 from capture.stretches import Candidate, Stretch, common_suffix, find_stretches, hashes
 
@@ -58,6 +59,25 @@ def test_the_longer_of_two_that_cross_is_chosen() -> None:
     first, second = b"01234567", b"abcdefghijklm"
     (found,) = find_stretches(array(first + second), array(second + first), LEAST)
     assert found == Stretch(8, 0, len(second))
+
+
+def test_repeats_are_also_paired_from_the_end() -> None:
+    one, other = b"abcdefgh", b"01234567"
+    found = find_stretches(array(one + b"." + other), array(other + b"," + one + b";" + other), LEAST)
+    assert found == (Stretch(0, 9, 8), Stretch(9, 18, 8))
+
+
+@settings(deadline=None)
+@given(texts, texts)
+def test_the_first_stretch_could_not_start_earlier(first: bytes, second: bytes) -> None:
+    for one in find_stretches(array(first), array(second), LEAST)[:1]:
+        assert common_suffix(array(first[: one.first]), array(second[: one.second])) == 0
+
+
+def test_windows_that_share_a_hash_by_accident_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stretches, "hashes", lambda data, length: np.zeros(len(data) - length + 1, dtype=np.uint64))
+    assert find_stretches(array(b"abcdefgh"), array(b"abcdefgx"), LEAST) == ()
+    assert find_stretches(array(b"abcdefgh"), array(b"abcdefgh"), LEAST) == (Stretch(0, 0, 8),)
 
 
 def test_where_two_overlap_the_later_one_gives_way() -> None:

@@ -46,6 +46,19 @@ def test_a_break_is_named_with_its_place(arguments: dict[str, Any], expected: Sc
     assert schemas(PARAMETERS).check("f", arguments) == expected
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"patternProperties": {"^a": {}}, "additionalProperties": False},
+        {"oneOf": [{"required": ["a"]}, {"required": ["a"], "properties": {"a": {"pattern": "^x"}}}]},
+        {"properties": {"a": {"type": "whatever"}}},
+        {"properties": {"a": {"minimum": 2, "exclusiveMinimum": True}}},
+    ],
+)
+def test_what_is_not_checked_is_allowed(schema: Any) -> None:
+    assert schemas(schema).check("f", {"a": 2}) is None
+
+
 def test_an_unknown_tool_and_a_tool_without_schema_break_nothing() -> None:
     tools = ToolSchemas([{"name": "bare"}, {"type": "web_search"}, {"function": 5}])
     assert "bare" in tools

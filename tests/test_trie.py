@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capture.errors import ComparisonError, NotFoundError
+from capture.model import PrefixId
 from capture.prefix import output_prefixes, prefix_of
 from capture.trie import FIRST_WINDOW, Stream, Trie, build, common_length
 
@@ -223,3 +224,14 @@ def test_one_prefix_has_one_position() -> None:
 def test_prefix_ids_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="do not fit"):
         Stream("a", START, np.array([1, 2], dtype=np.int32), 0, (START,))
+
+
+def test_recorded_prefix_ids_are_taken_as_they_are() -> None:
+    recorded = tuple(bytes([index]) * 16 for index in range(3))
+    trie = build(
+        [
+            Stream("a", PrefixId(recorded[0]), np.array([1, 2, 3], dtype=np.int32), 0, recorded),
+            Stream("b", PrefixId(recorded[0]), np.array([1, 2, 4], dtype=np.int32)),
+        ]
+    )
+    assert trie.forks()[0].prefix_id == recorded[2]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,58 +18,13 @@ from vllm.sampling_params import RequestOutputKind, SamplingParams
 from vllm.usage.usage_lib import UsageContext
 from vllm.v1.engine.llm_engine import LLMEngine
 
-from capture.engines.vllm_streams import EXTRA_ARGUMENT, Failure, StreamPlan, plan_to_json
+from capture.engines.vllm_requests import Outcome, Progress, Request
+from capture.engines.vllm_streams import EXTRA_ARGUMENT, Failure, plan_to_json
 from capture.errors import EngineError, StorageFullError
 from capture.model import Ending
 
 _STEPS_BETWEEN_CHECKS = 16
 """How often workers in other processes are asked whether a stream gave up; one in this process at every step."""
-
-Progress = Callable[[int], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request to the engine and what to record of it.
-
-    Attributes:
-        token_ids: what is submitted as its prompt.
-        max_tokens: tokens to generate at most.
-        plan: what is imposed and recorded.
-        salt: keeps the blocks that it fills and reads apart from those of other salts.
-        exhausted: why it ends after `max_tokens`.
-        reads_cache: whether blocks filled earlier may serve.
-        sampling: further sampling parameters, for the self-test.
-    """
-
-    token_ids: tuple[int, ...]
-    max_tokens: int
-    plan: StreamPlan
-    salt: str
-    exhausted: Ending
-    reads_cache: bool = False
-    sampling: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a request ended.
-
-    Attributes:
-        token_ids: what was generated, imposed tokens included.
-        ending: why it ended.
-        rows: how many were recorded.
-        shape: dtype and number of the logits of a row; None where none was recorded.
-        failure: why recording gave up; None where it did not.
-        outputs: what vLLM said of the request, step by step; only where `sampling` asked for more than tokens.
-    """
-
-    token_ids: tuple[int, ...]
-    ending: Ending
-    rows: int
-    shape: tuple[str, int] | None
-    failure: Failure | None
-    outputs: tuple[Any, ...]
 
 
 @dataclass(slots=True)
@@ -81,7 +36,7 @@ class _Live:
     stopped: bool = False
 
 
-class Driver:
+class VllmDriver:
     """One running vLLM engine."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The jobs of the `vllm` engine as requests: free, forced and branch runs. Imports the driver and the contract."""
+"""The jobs of the `vllm` engine as requests: free, forced and branch runs. Imports the contract only."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import itertools
 from dataclasses import dataclass
 
 from capture.engines.base import BranchJob, ForcedJob, ForkRequest, FreeJob, Sinks
-from capture.engines.vllm_driver import Driver, Outcome, Progress, Request
 from capture.engines.vllm_options import VllmOptions
+from capture.engines.vllm_requests import Driver, Outcome, Progress, Request
 from capture.engines.vllm_streams import StreamPlan
 from capture.errors import EngineError
 from capture.model import Ending, ScoringPath

@@ -1,7 +1,7 @@
 """The self-test at the start of a worker: what the tap captures against vLLM's own logits, bit for bit.
 
-vLLM's `logprobs=-1` in the mode `raw_logits` gives every logit of a position, as float32, by a way of its own. Imports
-the driver.
+vLLM's `logprobs=-1` in the mode `raw_logits` gives every logit of a position, as float32, by a way of its own.
+Imports numpy only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from capture.engines.vllm_driver import Driver, Outcome, Request
+from capture.engines.vllm_requests import Driver, Outcome, Request
 from capture.engines.vllm_streams import StreamPlan
 from capture.errors import EngineError
 from capture.model import LOGIT_BYTES, Ending, Float32Array

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import importlib
 import importlib.util
 import os
 from collections.abc import Mapping
@@ -130,10 +131,9 @@ def load(arguments: Mapping[str, Any], model: str) -> Any:
     Raises:
         EngineError: vLLM does not load the model; the message holds its reason.
     """
-    from capture.engines.vllm_driver import Driver
-
+    driver = importlib.import_module("capture.engines.vllm_driver")
     try:
-        return Driver(arguments)
+        return driver.VllmDriver(arguments)
     except _LOADING_ERRORS as error:
         raise EngineError(
             f"vLLM cannot load the model '{model}': {reason_of(error)}; its own words are in the worker's log"

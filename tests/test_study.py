@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from capture.errors import CaseError, StudyError
+from capture.model import FlipClass, Keep, ScoringPath
+from capture.resources import data_folder
+from capture.study import read_study
+
+CASES = json.dumps([{"id": "one", "messages": [{"role": "user", "content": "hi"}]}])
+
+GOOD = """
+[study]
+name = "mine"
+cases = "cases.json"
+reference = "a"
+
+[[runtime]]
+name = "a"
+engine = "torch"
+model = "packaged:smollm2-135m-instruct"
+
+[[runtime]]
+name = "b"
+engine = "torch"
+model = "packaged:smollm2-135m-instruct"
+options = { attention = "eager" }
+"""
+
+
+def write(folder: Path, text: str) -> Path:
+    (folder / "cases.json").write_text(CASES)
+    (folder / "study.toml").write_text(text)
+    return folder / "study.toml"
+
+
+def test_a_small_study_has_sensible_defaults(tmp_path: Path) -> None:
+    study = read_study(write(tmp_path, GOOD))
+    assert [runtime.name for runtime in study.candidates] == ["b"]
+    assert study.scoring_paths == (ScoringPath.DECODE,)
+    assert study.keep.logits is Keep.ALL
+    assert study.forks.classes == (FlipClass.DECIDED, FlipClass.NEAR_TIE, FlipClass.TIE)
+    assert [case.case_id for case in study.cases] == ["one"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('engine = "torch"', 'engine = "tensorrt"', "unknown engine 'tensorrt'"),
+        ('cases = "cases.json"', 'cases = "cases.json"\nonly = ["two"]', "unknown case 'two'"),
+        ('attention = "eager"', 'attenton = "eager"', "attenton"),
+        ('attention = "eager"', 'attention = "flash"', "flash"),
+        ('reference = "a"', 'reference = "c"', "the reference 'c'"),
+        ('reference = "a"', "", "either 'reference'"),
+        ('reference = "a"', 'reference = "a"\nreference_bundles = ["x.duckdb"]', "either 'reference'"),
+        ('reference = "a"', 'reference_bundles = ["x.duckdb"]', "x.duckdb does not exist"),
+        ('reference = "a"', 'reference = "a"\ntemperature = 0.7', "temperature"),
+        ('reference = "a"', 'reference = "a"\nmax_tokens = 0', "max_tokens"),
+        ('name = "b"', 'name = "a"', "two runtimes are called 'a'"),
+        ('name = "b"', 'name = "../b"', "runtime.1.name"),
+        ('name = "mine"', 'name = "mi/ne"', "study.name"),
+        ("packaged:smollm2-135m-instruct", "packaged:gpt-9", "unknown packaged model"),
+        ("packaged:smollm2-135m-instruct", "./nowhere", "does not exist"),
+        ("[study]", "[study", "no TOML file"),
+        ("[study]", "[study]\n[studio]", "name"),
+    ],
+)
+def test_what_is_wrong_is_named_in_one_sentence(tmp_path: Path, old: str, new: str, message: str) -> None:
+    path = write(tmp_path, GOOD.replace(old, new, 1))
+    with pytest.raises(StudyError) as caught:
+        read_study(path)
+    assert message in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value).strip()
+
+
+def test_a_missing_study_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="nowhere.toml"):
+        read_study(tmp_path / "nowhere.toml")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"cases": []}'])
+def test_a_bad_case_file_is_named(tmp_path: Path, content: str) -> None:
+    path = write(tmp_path, GOOD)
+    (tmp_path / "cases.json").write_text(content)
+    with pytest.raises(CaseError, match=r"cases\.json"):
+        read_study(path)
+
+
+@pytest.mark.parametrize("path", sorted(data_folder().glob("studies/*.toml")), ids=lambda path: path.stem)
+def test_the_studies_that_ship_are_valid(path: Path) -> None:
+    assert len(read_study(path).runtimes) >= 4
