@@ -14,7 +14,7 @@ from typing import Any
 from app.settings import Settings
 from capture.errors import FlipscopeError
 from capture.model import Exactness
-from capture.plan import PlannedBundle
+from capture.plan import PlannedBundle, check_disk
 from capture.progress import ConsoleReporter, JsonReporter
 from capture.record import CaptureSummary, Recorder
 from capture.stats import RunStatistics, library_statistics
@@ -98,7 +98,9 @@ def capture(options: argparse.Namespace) -> int:
     """Record a study, or print what recording it would take."""
     study = read_study(options.study)
     if options.plan:
-        _print_plan(Recorder(study, options.library, JsonReporter()).plan(), options.json)
+        planned = Recorder(study, options.library, JsonReporter()).plan()
+        _print_plan(planned, options.json)
+        check_disk(planned, options.library)
         return 0
     _print_summary(_record(study, options.library, options.json), options.library, options.json)
     return 0
@@ -108,7 +110,7 @@ def stats(options: argparse.Namespace) -> int:
     """Print the numbers of a study or a library."""
     is_study = options.what.suffix == ".toml"
     folder = options.library / read_study(options.what).name if is_study else options.what
-    rows = library_statistics(folder)
+    rows = library_statistics(folder, lambda text: _say(f"flipscope: {text}", sys.stderr))
     _say(json.dumps([asdict(row) for row in rows], indent=1)) if options.json else _print_statistics(rows)
     return 0
 

@@ -17,6 +17,8 @@ from capture.errors import UsageError
 _WAITING = 128
 """Connections that may wait while the server starts."""
 
+_LAST_PORT = 65535
+
 _EVERYWHERE = ("0.0.0.0", "::")
 
 
@@ -60,17 +62,16 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(place)
         listener.listen(_WAITING)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         listener.close()
         raise UsageError(_refusal(host, port, error)) from error
     return listener
 
 
-def _refusal(host: str, port: int, error: OSError | OverflowError) -> str:
-    number = error.errno if isinstance(error, OSError) else None
-    if number == errno.EADDRINUSE:
+def _refusal(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
         return f"port {port} on {host} is in use; stop what uses it or choose another with --port"
-    if number == errno.EACCES:
+    if error.errno == errno.EACCES:
         return f"port {port} needs rights that this user does not have; choose another with --port"
     return f"cannot listen on {host} port {port} ({error}); choose others with --host and --port"
 

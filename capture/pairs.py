@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from capture.bundle import Bundle
 from capture.compare import Comparison, Side, comparable_runs, compare_runs, reference_run
 from capture.comparison import SUFFIX, read_comparisons, write_comparisons
+from capture.errors import BundleError
 from capture.flips import shared_rows
 from capture.model import Mode, Run, ScoringPath
 from capture.progress import Reporter
@@ -33,7 +34,7 @@ def comparison_path(reference: Path, candidate: Path) -> Path:
 def write_missing_comparisons(folder: Path, reporter: Reporter) -> tuple[str, ...]:
     """Compare what has not been compared yet; return the runtimes that never differed from the reference."""
     unchanged: dict[str, bool] = {}
-    for reference_path, candidate_path in study_pairs(folder):
+    for reference_path, candidate_path in study_pairs(folder, reporter.note):
         path = comparison_path(reference_path, candidate_path)
         if not path.is_file():
             with Bundle(reference_path) as reference, Bundle(candidate_path) as candidate:
@@ -48,17 +49,24 @@ def write_missing_comparisons(folder: Path, reporter: Reporter) -> tuple[str, ..
     return found
 
 
-def study_pairs(folder: Path) -> Iterator[tuple[Path, Path]]:
-    """Yield (reference bundle, candidate bundle) for every case of every study below a folder."""
+def study_pairs(folder: Path, note: Callable[[str], None]) -> Iterator[tuple[Path, Path]]:
+    """Yield (reference bundle, candidate bundle) for every case of every study below a folder.
+
+    A file that cannot be read is told to `note` and hides nothing else.
+    """
     references: dict[tuple[str, str], Path] = {}
     candidates: list[tuple[tuple[str, str], Path]] = []
     for path in bundle_paths(folder):
-        with Bundle(path) as bundle:
-            key = (bundle.facts.study, bundle.facts.case.case_id)
-            if bundle.facts.is_reference:
-                references[key] = path
-            else:
-                candidates.append((key, path))
+        try:
+            with Bundle(path) as bundle:
+                key, is_reference = (bundle.facts.study, bundle.facts.case.case_id), bundle.facts.is_reference
+        except BundleError as error:
+            note(f"left out: {error}")
+            continue
+        if is_reference:
+            references[key] = path
+        else:
+            candidates.append((key, path))
     for key, path in candidates:
         if key in references:
             yield references[key], path

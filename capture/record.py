@@ -85,9 +85,16 @@ class Recorder:
             for runtime in self._study.candidates:
                 self._record_runtime(runtime, references)
             unchanged = write_missing_comparisons(self._library / self._study.name, self._reporter)
-            shutil.rmtree(self._spool, ignore_errors=True)
+            self._tidy()
         present = sum(bundle.sealed for bundle in planned)
         return CaptureSummary(self._sealed, present, self._count_forks(), unchanged)
+
+    def _tidy(self) -> None:
+        """Remove the workers' logs; a spool that another study left unfinished stays."""
+        for log in self._spool.glob("*.log"):
+            log.unlink()
+        if not any(self._spool.iterdir()):
+            self._spool.rmdir()
 
     def _record_reference(self) -> None:
         if not self._study.reference:

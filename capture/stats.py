@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,15 +51,21 @@ class RunStatistics:
     identical: bool
 
 
-def library_statistics(folder: Path) -> list[RunStatistics]:
+def library_statistics(folder: Path, note: Callable[[str], None]) -> list[RunStatistics]:
     """Return the statistics of every compared run below a folder, in the order of study, case and runtime.
+
+    Files that cannot be read are told to `note`.
 
     Raises:
         NotFoundError: the folder does not exist or holds no pair of a reference and a candidate.
     """
     if not folder.is_dir():
-        raise NotFoundError(f"there is no library {folder}; capture one with: flipscope capture STUDY.toml --library DIR")
-    found = [row for reference, candidate in study_pairs(folder) for row in _pair_statistics(reference, candidate)]
+        raise NotFoundError(
+            f"there is no library {folder}; capture one with: flipscope capture STUDY.toml --library DIR"
+        )
+    found = [
+        row for reference, candidate in study_pairs(folder, note) for row in _pair_statistics(reference, candidate)
+    ]
     if not found:
         raise NotFoundError(f"{folder} holds nothing to compare: a study needs its reference and another runtime")
     return sorted(found, key=lambda row: (row.study, row.case, row.runtime, row.scoring_path, row.mode))

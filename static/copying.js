@@ -24,9 +24,14 @@ function copyBySelection(text) {
   return done;
 }
 
+// The server does not know under which name it is reached, so the last line's address is completed here.
+function absoluteLinks(text) {
+  return text.replace(/^\/c\/\S+$/gm, (path) => new URL(path, location.href).href);
+}
+
 function textOf(button) {
   if (button.dataset.copyLink) return new URL(button.dataset.copyLink, location.href).href;
-  return document.getElementById(button.dataset.copyFrom)?.value ?? "";
+  return absoluteLinks(document.getElementById(button.dataset.copyFrom)?.value ?? "");
 }
 
 async function copyFrom(button) {
@@ -42,4 +47,5 @@ export function setUpCopying() {
     button.hidden = false;
     button.addEventListener("click", () => copyFrom(button));
   }
+  for (const field of document.querySelectorAll("textarea[readonly]")) field.value = absoluteLinks(field.value);
 }

@@ -88,6 +88,9 @@ function press(event) {
 }
 
 function clicked(event) {
+  for (const menu of document.querySelectorAll(".share[open], .adds details[open]")) {
+    if (!menu.contains(event.target)) menu.open = false;
+  }
   if (event.target.closest("[data-help]")) document.getElementById("help")?.showModal();
   const token = event.target.closest("[data-k] span.t");
   if (token && getSelection().isCollapsed && !matchMedia("(pointer: coarse)").matches) pin(token);

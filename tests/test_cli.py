@@ -37,6 +37,14 @@ def test_stats_as_json_count_flips_and_average_divergences(library: Path, capsys
     assert not row["lower_bound"]
 
 
+def test_stats_leave_out_a_broken_bundle_and_say_so(library: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (library / "study/case--broken.duckdb").write_bytes(b"nothing")
+    assert main(["stats", str(library), "--json"]) == 0
+    said = capsys.readouterr()
+    assert len(json.loads(said.out)) == 1
+    assert "case--broken.duckdb" in said.err
+
+
 def test_stats_for_people_name_their_units(library: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["stats", str(library)]) == 0
     out = capsys.readouterr().out

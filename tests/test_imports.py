@@ -9,7 +9,10 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-PURE = ("model", "errors", "prefix", "trie", "align", "metrics", "flips", "toolcalls", "ranges")
+PURE = (
+    "model", "errors", "prefix", "trie", "align", "stretches", "metrics", "rows", "flips", "ranges", "toolcalls",
+    "callparser", "jsontext", "toolschema", "consequences", "branch", "identity", "public",
+)  # fmt: skip
 INPUT_OUTPUT = {
     "os",
     "io",

@@ -67,6 +67,12 @@ def test_repeats_are_also_paired_from_the_end() -> None:
     assert found == (Stretch(0, 9, 8), Stretch(9, 18, 8))
 
 
+def test_a_repeat_in_the_middle_is_found_by_what_follows_it() -> None:
+    one, tail = b"abcdefgh", b"01234567"
+    found = find_stretches(array(one + b"." + one + tail + b";" + one), array(b"," + one + tail), LEAST)
+    assert found == (Stretch(9, 1, 16),)
+
+
 @settings(deadline=None)
 @given(texts, texts)
 def test_the_first_stretch_could_not_start_earlier(first: bytes, second: bytes) -> None:

@@ -16,7 +16,7 @@ CASES = [
     {"id": "two", "messages": [{"role": "user", "content": "show ip route of the core switch"}]},
 ]
 
-RUNTIMES = {
+RUNTIMES: dict[str, dict[str, str | int]] = {
     "plain": {"attention": "eager"},
     "sdpa": {"attention": "sdpa"},
     "int4": {"attention": "eager", "weights": "int4", "group_size": 16},
