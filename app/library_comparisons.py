@@ -13,6 +13,7 @@ from app.cache import SizedCache
 from app.catalog import BundleEntry, Catalog, ComparisonEntry
 from app.deadline import Deadline
 from app.lane_choice import Pick
+from app.library_files import is_known
 from app.library_runs import MEGABYTE, RunReader
 from app.shelf import SECONDS
 from capture import comparison
@@ -159,16 +160,15 @@ class Comparer:
 
 
 def _belongs(found: Comparison, reference: Steps, candidate: Steps) -> bool:
-    shared = set(reference.prefix_id) & set(candidate.prefix_id)
-    first = int(reference.position[0]) if len(reference) else 0
-    rows = found.position - first
-    if set(found.prefix_id) != shared or len(rows) != len(shared) or (len(rows) and rows.min() < 0):
+    """Return whether a comparison is about exactly the prefixes that two runs share, at the reference's positions."""
+    rows = found.position - (int(reference.position[0]) if len(reference) else 0)
+    if len(rows) and (rows.min() < 0 or rows.max() >= len(reference)):
         return False
-    if len(rows) and rows.max() >= len(reference):
-        return False
-    places = zip(rows.tolist(), found.prefix_id, strict=True)
-    return all(reference.prefix_id[row] == prefix_id for row, prefix_id in places) and all(
-        flip.prefix_id in shared for flip in found.flips
+    theirs, told = set(candidate.prefix_id), set(found.prefix_id)
+    return (
+        tuple(map(reference.prefix_id.__getitem__, rows.tolist())) == found.prefix_id
+        and len(told) == len(rows) == len(theirs.intersection(reference.prefix_id))
+        and theirs >= told >= {flip.prefix_id for flip in found.flips}
     )
 
 
@@ -192,7 +192,11 @@ def read_comparison(entry: ComparisonEntry, number: int) -> Comparison:
     Raises:
         DamagedBundleError: the file cannot be read, or holds values that cannot be.
     """
-    database = open_database(entry.path, comparison.TABLES)
+    try:
+        known = is_known(entry.path, entry.stamp)
+    except OSError as error:
+        raise DamagedBundleError(f"{entry.name} is gone") from error
+    database = open_database(entry.path, comparison.TABLES, known=known)
     try:
         with Deadline(database.interrupt, SECONDS):
             (identity,) = database.one(

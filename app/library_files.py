@@ -63,24 +63,30 @@ def find_files(folder: Path) -> dict[str, Stamp | BrokenFile]:
         name = Path(error.filename or folder).relative_to(folder).as_posix()
         found[name] = BrokenFile(name, f"the folder cannot be read: {error.strerror}")
 
+    skipped = len(os.path.join(folder, ""))
     for place, folders, names in os.walk(folder, onerror=unreadable):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        folders[:] = [name for name in folders if not name.startswith(".")]
         present = set(names)
         for name in names:
             if name.endswith(SUFFIX) and not name.startswith("."):
-                path = Path(place, name)
-                inside = path.relative_to(folder).as_posix()
+                path = os.path.join(place, name)
+                inside = path[skipped:].replace(os.sep, "/")
                 found[inside] = _stamp(path, inside, has_log=f"{name}.wal" in present)
     return found
 
 
-def stamp_of(path: Path) -> Stamp:
+def stamp_of(path: str | Path) -> Stamp:
     """Return the stamp of a file; raises OSError where there is none."""
-    status = path.stat()
+    status = os.stat(path)
     return Stamp(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def _stamp(path: Path, name: str, *, has_log: bool) -> Stamp | BrokenFile:
+def is_known(path: Path, stamp: Stamp) -> bool:
+    """Return whether the file that lies there is the one that was checked, with nothing to be replayed into it."""
+    return stamp_of(path) == stamp and not path.with_name(f"{path.name}.wal").exists()
+
+
+def _stamp(path: str, name: str, *, has_log: bool) -> Stamp | BrokenFile:
     if has_log:
         return BrokenFile(name, "a write-ahead log lies beside it, so it was never sealed; capture it again")
     try:
@@ -185,8 +191,8 @@ class _File:
 
     def rows(self, columns: str, table: str, rest: str = "") -> list[tuple[Any, ...]]:
         """Return rows of one of its tables, as many as a sound file may have."""
-        sql = f"SELECT {columns} FROM {self.alias}.main.{table} {rest} LIMIT {MOST_RUNS + 1}"
-        rows = self._connection.execute(sql).fetchall()
+        sql = f"SELECT {columns} FROM {self.alias}.main.{table} {rest}"
+        rows = self._connection.execute(sql).fetchmany(MOST_RUNS + 1)  # LIMIT would take 2 ms more
         if len(rows) > MOST_RUNS:
             raise ForeignBundleError(f"table {table} holds more rows than any bundle")
         return rows

@@ -51,12 +51,12 @@ def check_address(settings: Settings) -> None:
 
 def _listen(host: str, port: int) -> socket.socket:
     """Return a socket that already takes connections, so that nobody else can get the port in between."""
+    if not 0 <= port <= _LAST_PORT:  # a larger one would be cut to 16 bits without a word
+        raise UsageError(f"there is no port {port}; choose one up to {_LAST_PORT} with --port")
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    except (OSError, OverflowError, UnicodeError) as error:
-        raise UsageError(
-            f"there is no address '{host}' with port {port}; choose others with --host and --port"
-        ) from error
+    except (OSError, UnicodeError) as error:
+        raise UsageError(f"there is no address '{host}' on this machine; choose another with --host") from error
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

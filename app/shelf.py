@@ -10,7 +10,7 @@ from pathlib import Path
 
 from app.catalog import BundleEntry, Stamp
 from app.deadline import Deadline
-from app.library_files import stamp_of
+from app.library_files import is_known
 from capture.bundle import Bundle
 from capture.errors import DamagedBundleError
 
@@ -110,10 +110,9 @@ class Shelf:
 
 def _open(entry: BundleEntry) -> Bundle:
     try:
-        unchanged = stamp_of(entry.path) == entry.stamp
+        known = is_known(entry.path, entry.stamp)
     except OSError as error:
         raise DamagedBundleError(f"{entry.name} is gone; reload the page") from error
-    if not unchanged:
+    if not known:
         raise DamagedBundleError(f"{entry.name} was replaced just now; reload the page")
-    has_log = entry.path.with_name(f"{entry.path.name}.wal").exists()
-    return Bundle(entry.path, known=not has_log)
+    return Bundle(entry.path, known=True)

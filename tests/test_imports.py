@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 PURE = (
     "model", "errors", "prefix", "trie", "align", "stretches", "metrics", "rows", "flips", "ranges", "toolcalls",
-    "callparser", "jsontext", "toolschema", "consequences", "branch", "identity", "public",
+    "callparser", "jsontext", "toolschema", "consequences", "identity",
 )  # fmt: skip
 INPUT_OUTPUT = {
     "os",
