@@ -15,7 +15,7 @@ from app.library_comparisons import Comparer
 from app.library_runs import RunReader
 from capture.compare import Comparison
 from capture.errors import BundleError, ComparisonError, FlipscopeError, VocabularyError
-from capture.model import Json, Mode, Run, RunId, Steps
+from capture.model import Json, Mode, Run, RunId, Steps, Token
 
 MOST_BRANCHES = 4000
 """Branches on one page; the budget of a study is a small part of it."""
@@ -54,10 +54,8 @@ class CaseOpener:
         found = [*choice.notices, *notices]
         lanes = self._lanes(choice)
         comparisons = self._comparisons(catalog, choice, found)
-        grown = _grown(case, choice)
-        branches = self._branches(grown, found)
-        bundles = {pick.bundle.name: pick.bundle for pick in choice.picks}
-        bundles.update({branch.bundle.name: branch.bundle for branch in grown})
+        branches, tokens = self._branches(_grown(case, choice), found)
+        tokens = [*(self._runs.tokens(pick.bundle) for pick in choice.picks), *tokens]
         with _usable(choice.reference.bundle):
             prompt = self._runs.prompt(choice.reference.bundle)
         return OpenCase(
@@ -69,7 +67,7 @@ class CaseOpener:
             lanes=lanes,
             branches=branches,
             comparisons=comparisons,
-            tokens=ChainMap(*(self._runs.tokens(bundle) for bundle in bundles.values())),
+            tokens=ChainMap(*tokens),
             available=tuple((pick.run, pick.bundle.facts) for pick in choice.others),
             notices=tuple(dict.fromkeys(found)),
         )
@@ -109,19 +107,23 @@ class CaseOpener:
                 found[pick.run.run_id] = comparison
         return found
 
-    def _branches(self, grown: Sequence[_Grown], notices: list[str]) -> tuple[Branch, ...]:
+    def _branches(
+        self, grown: Sequence[_Grown], notices: list[str]
+    ) -> tuple[tuple[Branch, ...], list[dict[int, Token]]]:
+        """Return the branches that can be read, and the tokens of their bundles."""
         found: list[Branch] = []
+        tokens: list[dict[int, Token]] = []
         for bundle in {branch.bundle.name: branch.bundle for branch in grown}.values():
             own = [branch for branch in grown if branch.bundle is bundle]
             try:
-                self._runs.tokens(bundle)
                 steps = self._runs.steps(bundle, [branch.run for branch in own])
+                tokens.append(self._runs.tokens(bundle))
             except BundleError as error:
                 notices.append(f"The branches of {bundle.name} are left out: {error}")
                 continue
             name = bundle.facts.runtime.name
             found += [Branch(branch.run, name, branch.letter, steps[branch.run.run_id]) for branch in own]
-        return tuple(branch for branch in found if len(branch.steps))
+        return tuple(branch for branch in found if len(branch.steps)), tokens
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from app.deadline import Deadline
 from app.trust import require_types
 from capture import bundle, comparison
 from capture.bundle_facts import BundleFacts, facts_from_json, run_from_json
-from capture.database import check_schema, first_line
+from capture.database import SIZES, check_schema, check_size, first_line
 from capture.errors import BundleError, DamagedBundleError, ForeignBundleError
 from capture.model import FlipClass, RunId
 from capture.prefix import PREFIX_ID_BYTES, prefix_of
@@ -170,8 +170,11 @@ class _Schemas:
             "WHERE NOT internal ORDER BY database_name, table_oid, column_index"
         ).fetchall()
 
+        self._sizes = {row[0]: row for row in connection.execute(SIZES).fetchall()}
+
     def check(self, file: _File, tables: Mapping[str, Mapping[str, str]]) -> None:
-        """Raise ForeignBundleError where a file declares anything but `tables`."""
+        """Raise a BundleError where a file is cut short or declares anything but `tables`."""
+        check_size(Path(file.name).name, file.stamp.size, self._sizes[file.alias])
         extras = [row for row in self._extras if row[0] == file.alias]
         columns = [row[1:] for row in self._columns if row[0] == file.alias]
         check_schema(Path(file.name).name, tables, extras, columns)

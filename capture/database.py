@@ -30,6 +30,8 @@ VIEWS = "SELECT database_name FROM duckdb_views() WHERE NOT internal"
 
 MACROS = "SELECT database_name FROM duckdb_functions() WHERE NOT internal"
 
+SIZES = "PRAGMA database_size"
+
 COLUMNS = (
     "SELECT table_name, column_name, data_type, column_default FROM duckdb_columns() WHERE NOT internal "
     "ORDER BY table_oid, column_index"
@@ -178,10 +180,19 @@ def _check_schema(connection: duckdb.DuckDBPyConnection, name: str, tables: Tabl
 
 
 def _refuse_truncated(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Refuse a file that is shorter than its own count of blocks: DuckDB would find out only where one is missing."""
-    blocks = connection.execute("PRAGMA database_size").fetchall()[0]
-    if path.stat().st_size < _HEADER_BYTES + blocks[2] * blocks[3]:
-        raise DamagedBundleError(f"{path.name} is truncated; copy it again")
+    check_size(path.name, path.stat().st_size, connection.execute(SIZES).fetchall()[0])
+
+
+def check_size(name: str, size: int, found: tuple[Any, ...]) -> None:
+    """Check a file's size against what `SIZES` found: DuckDB would see only where a block is missing.
+
+    Blocks that are free may lie behind the end, so only those in use count; a sealed file has no others.
+
+    Raises:
+        DamagedBundleError: the file is too short.
+    """
+    if size < _HEADER_BYTES + found[2] * found[4]:
+        raise DamagedBundleError(f"{name} is truncated; copy it again")
 
 
 def check_schema(

@@ -54,22 +54,32 @@ def study_pairs(folder: Path, note: Callable[[str], None]) -> Iterator[tuple[Pat
 
     A file that cannot be read is told to `note` and hides nothing else.
     """
-    references: dict[tuple[str, str], Path] = {}
-    candidates: list[tuple[tuple[str, str], Path]] = []
+    references: dict[str, Path] = {}
+    candidates: list[tuple[Path, tuple[str, ...]]] = []
     for path in bundle_paths(folder):
         try:
             with Bundle(path) as bundle:
-                key, is_reference = (bundle.facts.study, bundle.facts.case.case_id), bundle.facts.is_reference
+                own, wanted = _keys(bundle)
         except BundleError as error:
             note(f"left out: {error}")
             continue
-        if is_reference:
-            references[key] = path
-        else:
-            candidates.append((key, path))
-    for key, path in candidates:
-        if key in references:
-            yield references[key], path
+        references.update(dict.fromkeys(own, path))
+        candidates += [(path, wanted)] if wanted else []
+    for path, wanted in candidates:
+        found = next((references[key] for key in wanted if key in references), None)
+        if found is not None:
+            yield found, path
+
+
+def _keys(bundle: Bundle) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names under which a bundle is found as a reference, and those of the reference it looks for.
+
+    A run forced along another names it; the study and case serve where nothing was forced.
+    """
+    place = f"{bundle.facts.study}/{bundle.facts.case.case_id}"
+    if bundle.facts.is_reference:
+        return (*(run.run_id for run in bundle.runs if run.mode is Mode.FREE), place), ()
+    return (), (*(run.forced_along for run in bundle.runs if run.forced_along), place)
 
 
 def compare_bundles(reference: Bundle, candidate: Bundle) -> tuple[Comparison, ...]:

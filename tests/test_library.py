@@ -354,3 +354,33 @@ def test_many_threads_read_the_same_from_few_open_bundles(made: Path, library: L
     assert wrong == []
     assert len(shared._shelf._places) <= 8
     shared.close()
+
+
+def test_branches_grown_later_in_a_bundle_of_their_own_belong_to_their_lane(made: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "library"
+    folder.mkdir()
+    for path in (made / "synthetic").glob("iface--*.duckdb"):
+        shutil.copy(path, folder)
+    later = folder / "iface--int4-later.duckdb"
+    shutil.copy(folder / "iface--int4.duckdb", later)
+    for path, kind in ((later, "branch"), (folder / "iface--int4.duckdb", "free")):
+        _edit(path, f'DELETE FROM run WHERE (facts LIKE \'%"mode": "branch"%\') = {kind == "free"}')
+        _edit(path, *(f"DELETE FROM {table} WHERE run NOT IN (SELECT run FROM run)" for table in ("step", "logits")))
+    _edit(later, *(f"UPDATE {table} SET run = run - 2" for table in ("run", "step", "logits")))
+    opened = Library(folder).open_case("iface", Mode.FORCED)
+    whole = Library(made).open_case("iface", Mode.FORCED)
+    assert opened.notices == ()
+    assert len(opened.lanes) == 5
+    letters = {lane.letter: lane.facts.runtime.name for lane in opened.lanes}
+    found = [branch for branch in opened.branches if letters[branch.letter] == "int4"]
+    assert {b.run.run_id for b in found} == {b.run.run_id for b in whole.branches if b.runtime == "int4"}
+
+
+def test_branches_that_cannot_be_read_cost_only_themselves(copy: Path) -> None:
+    path = copy / "synthetic" / "iface--int4.duckdb"
+    _edit(path, "UPDATE step SET top1 = NULL WHERE run = 3")
+    opened = Library(copy).open_case("iface", Mode.FORCED)
+    assert len(opened.lanes) == 5
+    assert "int4" not in {branch.runtime for branch in opened.branches}
+    assert len(opened.branches) == 4
+    assert any("branches of synthetic/iface--int4" in notice for notice in opened.notices)

@@ -66,7 +66,8 @@ def _link(target: str) -> Harm:
 HARMS: dict[str, tuple[Harm, str]] = {
     "garbage": (lambda path: path.write_bytes(b"<script>" * 999), "no readable DuckDB file"),
     "empty": (lambda path: path.write_bytes(b""), "file"),
-    "truncated": (_cut, "damaged or cut short"),
+    "truncated": (_cut, "truncated"),
+    "last block missing": (lambda path: path.write_bytes(path.read_bytes()[:-9000]), "truncated"),
     "zeroed": (lambda path: path.write_bytes(bytes(path.stat().st_size)), "no readable DuckDB file"),
     "link out of the folder": (_link("/etc/hostname"), "no readable DuckDB file"),
     "dangling link": (_link("nowhere"), "cannot be read"),

@@ -149,8 +149,9 @@ def test_a_sealed_bundle_from_elsewhere_serves_as_reference(
 ) -> None:
     shutil.copy(library / "tiny/one--plain.duckdb", tmp_path / "one--plain.duckdb")
     path = write_study(tmp_path, 'reference_bundles = ["one--plain.duckdb"]\nonly = ["one"]', FORKS, ("int4",))
+    path.write_text(path.read_text().replace('name = "tiny"', 'name = "elsewhere"'))
     Recorder(read_study(path), tmp_path / "library", SilentReporter()).capture()
-    folder = tmp_path / "library/tiny"
+    folder = tmp_path / "library/elsewhere"
     assert (folder / "one--plain.duckdb").read_bytes() == (tmp_path / "one--plain.duckdb").read_bytes()
     with Bundle(folder / "one--int4.duckdb") as again, Bundle(library / "tiny/one--int4.duckdb") as before:
         first, second = runs(again, Mode.FORCED)[0], runs(before, Mode.FORCED)[0]

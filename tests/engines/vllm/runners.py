@@ -63,6 +63,14 @@ class FakeEngine:
     requests: list[FakeRequest] = field(default_factory=list)
     spoil: bool = False
 
+    def runner(self) -> Any:
+        """Return a model runner with the tap in it."""
+        raise NotImplementedError
+
+    def step(self, runner: Any, resumed: Sequence[str] = ()) -> None:
+        """Compute one step of every request."""
+        raise NotImplementedError
+
     def add(self, name: str, token_ids: Sequence[int], stream_id: str | None, cached: int = 0) -> FakeRequest:
         request = FakeRequest(name, list(token_ids), stream_id, cached=cached)
         self.requests.append(request)
@@ -126,9 +134,9 @@ class OlderRunner(FakeEngine):
             query_start_loc=SimpleNamespace(np=np.zeros(9, np.int32)),
             requests={},
             device=torch.device("cpu"),
-            _update_states=lambda scheduler_output: None,
-            _sample=lambda logits, spec_decode_metadata: self.sampled(logits),
-            _get_prompt_logprobs_dict=lambda hidden_states, num_scheduled_tokens: {},
+            _update_states=lambda _: None,
+            _sample=lambda logits, _: self.sampled(logits),
+            _get_prompt_logprobs_dict=lambda *_: {},
         )
         vllm_runner_v1.install(runner, self.tap)
         return runner
@@ -165,10 +173,10 @@ class NewerRunner(FakeEngine):
             device=torch.device("cpu"),
             prompt_logprobs_worker=object(),
             req_states=object(),
-            add_requests=lambda scheduler_output: None,
+            add_requests=lambda _: None,
         )
 
-        def sample(hidden_states: Any, input_batch: Any, grammar_output: Any) -> Any:
+        def sample(hidden_states: Any, input_batch: Any, _: Any) -> Any:
             logits = runner.model.compute_logits(hidden_states[input_batch.logits_indices])
             return self.sampled(logits), 1, 0
 

@@ -51,7 +51,7 @@ class Bench:
 
 
 def raw(token_ids: Sequence[int]) -> bytes:
-    return logits_of(token_ids).view(torch.uint8).numpy().tobytes()
+    return bytes(logits_of(token_ids).view(torch.uint8).numpy().tobytes())
 
 
 def stream(folder: Path) -> Stream:

@@ -35,6 +35,7 @@ class FakeDriver:
 
     def run(self, requests: Sequence[Request], progress: Progress) -> list[Outcome]:
         (request,) = requests
+        progress(3)
         rows = np.random.default_rng(3).normal(0, 5, (3, COLUMNS)).astype(np.float16)
         rows[1, 2] = -0.0
         recorder = Recorder(request.plan, writes=True)
