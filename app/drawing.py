@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.consequences import Pill
 from app.systems import Layout, Line, Piece, Voice, cut_pieces, lay_out
 from app.text import DrawnToken, Glyph, Look
 from app.words import SHAPES
+from capture.consequences import Pill
 
 FOLD = 12
 """Lines of a block that are shown at once."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.consequences import Pill, different_words
 from app.drawing import Head, Sheet, TokenView, flow, heads
 from app.forks import Fork, Side
 from app.position import CertificateLine, certificates_at
+from app.source_consequences import different_words
 from app.strands import Story
 from app.text import Label, token_label
 from app.words import letters_of, quoted
+from capture.consequences import Pill
 
 SHOWN_TOKENS = 72
 """Tokens of a continuation that are shown at once."""

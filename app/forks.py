@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from app.consequences import Consequence, Tone
 from app.lanes import Branch, Lane, OpenCase
+from app.source_consequences import Consequence
 from app.strands import Source, Story, branch_source
+from capture.consequences import Tone, worst_tone
 from capture.flips import Flip, find_flips
 from capture.model import FlipClass, Mode, Steps
 
@@ -78,8 +79,7 @@ class Fork:
     @property
     def tone(self) -> Tone:
         """The worst of what became of it."""
-        tones = [pill.tone for side in self.left if side.consequence for pill in side.consequence.pills]
-        return max(tones, key=list(Tone).index, default=Tone.NEUTRAL)
+        return worst_tone([pill for side in self.left if side.consequence for pill in side.consequence.pills])
 
 
 def forks_of(story: Story, known: Mapping[str, Consequence]) -> tuple[Fork, ...]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from app.consequences import consequences
 from app.forks import Fork, forks_of
 from app.lanes import OpenCase
 from app.links import CaseLink
 from app.position import fork_at
+from app.source_consequences import consequences
 from app.strands import Story, story_of
 from app.tables import Cell, Table, table_at
 from app.text import token_label
@@ -35,8 +35,7 @@ def tables(case: OpenCase, first: int, count: int, link: CaseLink) -> dict[str, 
     stop = first + min(count, MOST_POSITIONS)
     found: dict[str, Any] = {}
     for story, strands in _stories(case):
-        known = consequences(case, story.sources.values())
-        forks = forks_of(story, known) if 0 in strands else ()
+        forks = forks_of(story, consequences(case, story.sources.values())) if 0 in strands else ()
         for index in strands:
             found.update(_strand(story, index, first, stop, forks, link))
     return {"first": first, "count": count, "lanes": [lane.letter for lane in case.lanes], "tables": found}

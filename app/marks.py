@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.consequences import output_tokens
+from app.source_consequences import output_tokens
 from app.strands import Story, Strand
 from capture.align import Alignment, Line, align_lines
 from capture.model import Mode

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from app.consequences import Consequence, consequences
 from app.forks import Fork, first_of_interest, forks_of
 from app.lanes import OpenCase
 from app.links import CaseLink, ForkLink
 from app.position import fork_at
+from app.source_consequences import Consequence, consequences
 from app.strands import Story, branch_source, story_of
 from capture.model import Mode
 

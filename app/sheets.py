@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.consequences import Pill, Tone
 from app.drawing import Mark, Sheet
 from app.forks import Fork
 from app.links import CaseLink
@@ -13,6 +12,7 @@ from app.scene import Scene
 from app.strands import Story
 from app.text import draw, token_label
 from app.words import count, letters_of, quoted
+from capture.consequences import Pill, with_rejoin
 from capture.model import FlipClass, Mode
 
 STUB_TOKENS = 160
@@ -43,7 +43,7 @@ def _sheet(scene: Scene, index: int, found: StrandMarks, base: CaseLink) -> Shee
         marks=marks,
         heads=_heads(story, index),
         parent=strand.parent,
-        pills=_with_rejoin(pills_of(scene, strand.ended), found),
+        pills=_ends(scene, index, found),
         note=note,
         in_place=in_place,
         imposed=("A",) if in_place else (),
@@ -57,13 +57,10 @@ def _heads(story: Story, index: int) -> list[tuple[int, tuple[str, ...]]]:
     return [(first, letters_on(story, keys)) for first, _, keys in story.strands[index].spans]
 
 
-def _with_rejoin(pills: tuple[Pill, ...], found: StrandMarks) -> tuple[Pill, ...]:
-    """Return the pills with the re-join said in the first that is no trouble, else in one of its own."""
-    if found.rejoins is None or found.note:
-        return pills
-    if pills and pills[0].tone is Tone.SAME:
-        return (Pill(f"{pills[0].text} \u00b7 re-joined", Tone.SAME), *pills[1:])
-    return (*pills, Pill("re-joined", Tone.NEUTRAL))
+def _ends(scene: Scene, index: int, found: StrandMarks) -> tuple[Pill, ...]:
+    """Return what stands at the end of a strand; where it is cut, its note says the re-join."""
+    pills = pills_of(scene, scene.story.strands[index].ended)
+    return pills if found.rejoins is None or found.note else with_rejoin(pills)
 
 
 def letters_on(story: Story, keys: Sequence[str]) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.consequences import Tone, output_bytes
 from app.drawing import Sheet, heads, set_sheets
 from app.fork_panel import ForkPanel, fork_panel, headline_of
 from app.forks import Fork, Side
@@ -15,12 +14,14 @@ from app.position import PositionPane, position_pane
 from app.ribbon import ribbon_of
 from app.scene import Scene, open_scene
 from app.sheets import letters_on, pills_of, sheets_of
+from app.source_consequences import output_bytes
 from app.strands import Source
 from app.streams_json import streams_json
 from app.streams_values import CHUNK, Chip, Choice, FlipRow, SideView, StrandFacts, StreamsPage
 from app.tables import percent, probabilities
 from app.text import clean, token_label
 from app.words import SHAPES, count, letters_of, nats, quoted
+from capture.consequences import Tone
 from capture.model import Mode
 
 LONGEST_QUESTION = 240

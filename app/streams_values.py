@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.consequences import Pill
 from app.drawing import Head, StreamsView
 from app.fork_panel import ForkPanel
 from app.position import PositionPane
 from app.ribbon import Ribbon
 from app.text import Label
+from capture.consequences import Pill
 
 CHUNK = 256
 """Positions whose tables the browser asks for at once."""

@@ -54,9 +54,14 @@ def branch_job(
     forks: Sequence[PlannedFork],
     stop_ids: tuple[int, ...],
     max_tokens: int,
+    context_length: int,
 ) -> BranchJob:
-    """Return the job that grows `forks` from a run forced along `path`."""
-    requests = tuple(ForkRequest(fork.position, fork.token_id, max_tokens, fork.sink) for fork in forks)
+    """Return the job that grows `forks` from a run forced along `path`, each as far as the context lets it."""
+    room = context_length - len(prompt_ids) - 1
+    requests = tuple(
+        ForkRequest(fork.position, fork.token_id, max(min(max_tokens, room - fork.position), 0), fork.sink)
+        for fork in forks
+    )
     last = max((fork.position for fork in forks), default=-1)
     return BranchJob(prompt_ids, path[: last + 1], requests, stop_ids)
 

@@ -41,11 +41,11 @@ TABLES: dict[str, dict[str, str]] = {
         "top_logits": "FLOAT[]",
         "row_hash": "BLOB",
     },
-    "logits": {"run": "INTEGER", "position": "INTEGER", "codec": "VARCHAR", "payload": "BLOB"},
+    "logits": {"row_hash": "BLOB", "codec": "VARCHAR", "payload": "BLOB"},
     "token": {"token_id": "INTEGER", "bytes": "BLOB", "special": "BOOLEAN"},
 }
 
-_CHUNK = 1024
+_CHUNK = 256
 
 Insert = Callable[[str, list[list[Any]]], None]
 
@@ -78,8 +78,10 @@ def write_bundle(
         insert = partial(database.insert, TABLES)
         insert("bundle", [[FORMAT], [json.dumps(facts_to_json(facts))]])
         insert("prompt", [[prompt.text], [list(prompt.token_ids)], ["{}"]])
+        stored: set[bytes] = set()
         for index, recorded in enumerate(runs):
             _write_run(insert, index, recorded)
+            _write_rows(insert, recorded, stored)
         rows = [(token.token_id, token.data, token.special) for token in tokens]
         insert("token", [list(column) for column in zip(*rows, strict=True)])
 
@@ -143,18 +145,15 @@ class Bundle:
 
     def kept_positions(self, run_id: str) -> tuple[int, ...]:
         """Return the positions whose raw rows the bundle holds, rising."""
-        rows = self.database.query("SELECT position FROM logits WHERE run = ? ORDER BY position", [self._index(run_id)])
+        rows = self.database.query(
+            "SELECT position FROM step SEMI JOIN logits USING (row_hash) WHERE run = ? ORDER BY position",
+            [self._index(run_id)],
+        )
         return tuple(position for (position,) in rows)
 
     def row(self, run_id: str, position: int) -> bytes | None:
         """Return the raw row at a position, bit for bit as the engine gave it; None where it was not kept."""
-        rows = self.database.query(
-            "SELECT codec, payload FROM logits WHERE run = ? AND position = ?", [self._index(run_id), position]
-        )
-        if not rows:
-            return None
-        run = self.run(run_id)
-        return decode(rows[0][0], rows[0][1], run.dtype, run.vocabulary_size)
+        return self._rows(run_id, [position]).get(position)
 
     def rows(self, run_id: str, positions: Sequence[int]) -> list[bytes]:
         """Return the raw rows at positions, in the order asked.
@@ -162,15 +161,25 @@ class Bundle:
         Raises:
             NotFoundError: one of them was not kept.
         """
-        rows = self.database.query(
-            "SELECT position, codec, payload FROM logits WHERE run = ? AND list_contains(?::INTEGER[], position)",
-            [self._index(run_id), list(positions)],
-        )
-        run = self.run(run_id)
-        found = {position: decode(codec, payload, run.dtype, run.vocabulary_size) for position, codec, payload in rows}
+        found = self._rows(run_id, positions)
         if not found.keys() >= set(positions):
             raise NotFoundError(f"{self.path.name} keeps no logits for some positions of run {run_id}")
         return [found[position] for position in positions]
+
+    def _rows(self, run_id: str, positions: Sequence[int]) -> dict[int, bytes]:
+        run = self.run(run_id)
+        hashes = dict(
+            self.database.query(
+                "SELECT position, row_hash FROM step WHERE run = ? AND list_contains(?::INTEGER[], position)",
+                [self._index(run_id), list(positions)],
+            )
+        )
+        stored = self.database.query(
+            "SELECT row_hash, codec, payload FROM logits WHERE list_contains(?::BLOB[], row_hash)",
+            [list(hashes.values())],
+        )
+        rows = {name: decode(codec, payload, run.dtype, run.vocabulary_size) for name, codec, payload in stored}
+        return {position: rows[name] for position, name in hashes.items() if name in rows}
 
     def tokens(self) -> dict[int, Token]:
         """Return every token the bundle mentions, by id."""
@@ -253,11 +262,17 @@ def _write_run(insert: Insert, index: int, recorded: RecordedRun) -> None:
     )
     for start in range(0, len(steps), _CHUNK):
         insert("step", _step_columns(index, steps, slice(start, start + _CHUNK)))
-    for start in range(0, len(recorded.kept), _CHUNK):
-        chunk = recorded.kept[start : start + _CHUNK]
-        payloads = [encode(recorded.rows(at), run.dtype) for at in chunk]
-        positions = [int(steps.position[at]) for at in chunk]
-        insert("logits", [[index] * len(chunk), positions, [SHUFFLE_ZSTD] * len(chunk), payloads])
+
+
+def _write_rows(insert: Insert, recorded: RecordedRun, stored: set[bytes]) -> None:
+    """Store the kept rows, each distinct one once: replicas, and what a forced and a free run share, cost nothing."""
+    hashes = recorded.steps.row_hash
+    new = list({hashes[at]: at for at in recorded.kept if hashes[at] not in stored}.values())
+    for start in range(0, len(new), _CHUNK):
+        chunk = new[start : start + _CHUNK]
+        payloads = [encode(recorded.rows(at), recorded.run.dtype) for at in chunk]
+        insert("logits", [[hashes[at] for at in chunk], [SHUFFLE_ZSTD] * len(chunk), payloads])
+    stored.update(hashes[at] for at in new)
 
 
 def _step_columns(index: int, steps: Steps, part: slice) -> list[list[Any]]:

@@ -77,10 +77,10 @@ class CaseRecorder:
         forks = self._choose(reference, forced)
         if not forks:
             return []
-        job = branch_job(self.prompt.token_ids, reference.token_ids, forks, self.stop_ids, self.study.forks.max_tokens)
+        most, context_length = self.study.forks.max_tokens, self.session.facts.context_length
+        job = branch_job(self.prompt.token_ids, reference.token_ids, forks, self.stop_ids, most, context_length)
         folders = {fork.sink: self.folder / fork.sink for fork in forks} | {REPLAY: self.folder / REPLAY}
-        most = len(job.path) + len(forks) * (self.study.forks.max_tokens + 1)
-        streams = self._run(f"{len(forks)} branches", job, folders, most)
+        streams = self._run(f"{len(forks)} branches", job, folders, len(job.path) + len(forks) * (most + 1))
         return [self._branch(fork, streams, forced, stream, reference.token_ids) for fork in forks]
 
     def _choose(self, reference: Reference, forced: RecordedRun) -> tuple[PlannedFork, ...]:
@@ -105,7 +105,8 @@ class CaseRecorder:
 
     def _recorded(self, stream: Stream, before: Sequence[int], origin: Origin) -> RecordedRun:
         session = self.session
-        return record_run(stream, session.facts, session.manifest, self.study.keep, session.vocabulary, before, origin)
+        keep = self.study.keep.of(self.case_id, session.runtime.name)
+        return record_run(stream, session.facts, session.manifest, keep, session.vocabulary, before, origin)
 
     def _run(self, name: str, job: Job, folders: dict[str, Path], most: int) -> dict[str, Stream]:
         what = f"{self.case_id} · {self.session.runtime.name} · {name}"

@@ -153,11 +153,12 @@ def _metrics(reference: Side, candidate: Side, left: NDArray[np.int64], right: N
         full[:] = False
     whole = _in_blocks(np.flatnonzero(full), lambda at: _full_metrics(reference, candidate, left[at], right[at]))
     bounds = _in_blocks(np.flatnonzero(~full), lambda at: _top_k_metrics(reference, candidate, left[at], right[at]))
-    return _reorder(concatenate(whole + bounds), np.concatenate([np.flatnonzero(full), np.flatnonzero(~full)]))
+    parts = whole + bounds or [_top_k_metrics(reference, candidate, left, right)]
+    return _reorder(concatenate(parts), np.concatenate([np.flatnonzero(full), np.flatnonzero(~full)]))
 
 
 def _in_blocks(rows: NDArray[np.int64], measure: Callable[[NDArray[np.int64]], PairMetrics]) -> list[PairMetrics]:
-    return [measure(rows[start : start + _BLOCK]) for start in range(0, max(len(rows), 1), _BLOCK)]
+    return [measure(rows[start : start + _BLOCK]) for start in range(0, len(rows), _BLOCK)]
 
 
 def _reorder(metrics: PairMetrics, where: NDArray[np.int64]) -> PairMetrics:

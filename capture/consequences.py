@@ -1,18 +1,17 @@
-"""What a line came to, in one phrase: its calls, its ending, whether it met the reference again. Pure; siblings, numpy.
+"""What a line came to, in a few words: its calls, the label, its ending, a re-join. Pure; imports siblings and numpy.
 
-The parts of a phrase stand in the order of the reader's questions and are joined by ` · `; its severity is the worst of
-its parts. Text that is only worded differently is neutral: the reference is a yardstick, not the right answer.
+Each word is a pill with a tone; the pills stand in the order of the reader's questions. Text that is only worded
+differently says nothing: the reference is a yardstick, not the right answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
-from capture.align import Rejoin
 from capture.model import Ending, Int32Array
 from capture.toolcalls import CallVerdict, Verdict
 from capture.trie import common_length
@@ -27,27 +26,31 @@ LOOP_TOKENS = 16
 """Tokens that the repeats have in all, at least."""
 
 
-class Severity(StrEnum):
-    """How a consequence is drawn, mildest first."""
+class Tone(StrEnum):
+    """How a pill is drawn: from nothing to tell, to broken."""
 
     NEUTRAL = "neutral"
-    GOOD = "good"
-    WARN = "warn"
-    BAD = "bad"
+    SAME = "same"
+    DIFFERENT = "different"
+    BROKEN = "broken"
 
 
-_RANK = {severity: rank for rank, severity in enumerate(Severity)}
-_CALL_SEVERITY = {
-    Verdict.NO_CALL: Severity.NEUTRAL,
-    Verdict.SAME: Severity.GOOD,
-    Verdict.EQUIVALENT: Severity.GOOD,
-    Verdict.DIFFERENT_ARGUMENTS: Severity.WARN,
-    Verdict.EXTRA: Severity.WARN,
-    Verdict.MISSING: Severity.BAD,
-    Verdict.DIFFERENT_TOOL: Severity.BAD,
-    Verdict.MALFORMED: Severity.BAD,
+AGREES = (Verdict.SAME, Verdict.EQUIVALENT)
+"""Verdicts on calls that are what was wanted."""
+
+_CALL_TONES = {
+    Verdict.SAME: Tone.SAME,
+    Verdict.EQUIVALENT: Tone.SAME,
+    Verdict.DIFFERENT_ARGUMENTS: Tone.DIFFERENT,
+    Verdict.EXTRA: Tone.DIFFERENT,
+    Verdict.MISSING: Tone.DIFFERENT,
+    Verdict.DIFFERENT_TOOL: Tone.DIFFERENT,
+    Verdict.MALFORMED: Tone.BROKEN,
 }
-_AGREES = (Verdict.NO_CALL, Verdict.SAME, Verdict.EQUIVALENT)
+_CUT = {Ending.LENGTH: "ended by length", Ending.INTERRUPTED: "interrupted"}
+_CUT_TONES = {Ending.LENGTH: Tone.NEUTRAL, Ending.INTERRUPTED: Tone.BROKEN}
+
+_REJOINED = "re-joined"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +69,11 @@ class Loop:
 
 
 @dataclass(frozen=True, slots=True)
-class Consequence:
-    """What stands at the end of a line: a phrase, one line of printable characters, and how serious it is."""
+class Pill:
+    """A consequence in a few words: one line of printable characters, and how it is drawn."""
 
-    phrase: str
-    severity: Severity
+    text: str
+    tone: Tone
 
 
 def find_loop(token_ids: Sequence[int] | Int32Array) -> Loop | None:
@@ -78,7 +81,7 @@ def find_loop(token_ids: Sequence[int] | Int32Array) -> Loop | None:
 
     The last tokens are a loop when they are a block of at most `LONGEST_BLOCK` tokens, at least `LOOP_REPEATS` times in
     full, with at least `LOOP_TOKENS` tokens in all. Of several blocks the shortest counts. An output that ended by
-    itself may hold repeats and is not stuck in them; `consequence` looks at how it ended.
+    itself may hold repeats and is not stuck in them; `consequence_pills` looks at how it ended.
 
     Args:
         token_ids: the output, int32 [n].
@@ -91,52 +94,59 @@ def find_loop(token_ids: Sequence[int] | Int32Array) -> Loop | None:
     return None
 
 
-def consequence(
+def consequence_pills(
     verdict: CallVerdict,
     ending: Ending,
     loop: Loop | None = None,
-    rejoin: Rejoin | None = None,
+    label: CallVerdict | None = None,
     *,
     is_reference: bool = False,
-) -> Consequence:
-    """Put the consequence of a line into words.
+) -> tuple[Pill, ...]:
+    """Put what a line came to into words; nothing where there is nothing to tell.
 
     Args:
-        verdict: of its calls.
+        verdict: on its calls, against the reference's.
         ending: why it has no further position.
-        loop: from `find_loop`, None where it ends in none; it counts only where the output was cut.
-        rejoin: where it meets the reference again; named when it lasts to the end and the calls do not differ.
-        is_reference: whether this is the reference's own line. It is good or bad only by the label.
+        loop: from `find_loop`, None where it ends in none; it counts only where the length cut it.
+        label: on its calls, against the label's; None where the case has none.
+        is_reference: whether this is the reference's own line, which is compared with its label only.
     """
-    parts = [*_call_part(verdict, ending, is_reference), *_rejoin_part(verdict, rejoin), *_ending_part(ending, loop)]
-    if not parts:
-        parts = [("reference" if is_reference else "different text", Severity.NEUTRAL)]
-    severity = max((severity for _, severity in parts), key=lambda severity: _RANK[severity])
-    only_cut = is_reference and verdict.verdict in _AGREES
-    return Consequence(" · ".join(phrase for phrase, _ in parts), Severity.NEUTRAL if only_cut else severity)
+    stuck = loop if ending is Ending.LENGTH else None
+    if verdict.never_closed and ending in _CUT and stuck is None:
+        return (Pill(f"{_CUT[ending]} inside a call", _CUT_TONES[ending]),)
+    pills = (_call_pill(verdict, is_reference), _label_pill(label), _ending_pill(ending, stuck))
+    return tuple(pill for pill in pills if pill is not None)
 
 
-def _call_part(verdict: CallVerdict, ending: Ending, is_reference: bool) -> Iterator[tuple[str, Severity]]:
-    if verdict.verdict is Verdict.NO_CALL or (ending is Ending.INTERRUPTED and verdict.never_closed):
-        return
-    severity = _CALL_SEVERITY[verdict.verdict]
-    if not is_reference:
-        yield verdict.detail, severity
-    elif verdict.verdict in _AGREES:
-        yield "reference call", Severity.NEUTRAL
-    else:
-        yield f"reference · {verdict.detail}", severity
+def with_rejoin(pills: Sequence[Pill]) -> tuple[Pill, ...]:
+    """Return pills with the re-join said in the first where that is no trouble, else in one of its own."""
+    if pills and pills[0].tone is Tone.SAME:
+        return (Pill(f"{pills[0].text} \u00b7 {_REJOINED}", Tone.SAME), *pills[1:])
+    return (*pills, Pill(_REJOINED, Tone.NEUTRAL))
 
 
-def _rejoin_part(verdict: CallVerdict, rejoin: Rejoin | None) -> Iterator[tuple[str, Severity]]:
-    if rejoin is not None and rejoin.to_end and verdict.verdict in _AGREES:
-        yield "re-joined", Severity.GOOD
+def worst_tone(pills: Sequence[Pill]) -> Tone:
+    """Return the worst tone of pills, neutral where there is none."""
+    return max((pill.tone for pill in pills), key=list(Tone).index, default=Tone.NEUTRAL)
 
 
-def _ending_part(ending: Ending, loop: Loop | None) -> Iterator[tuple[str, Severity]]:
-    if ending is Ending.INTERRUPTED:
-        yield "interrupted", Severity.WARN
-    elif ending is Ending.LENGTH and loop is not None:
-        yield "in a loop", Severity.BAD
-    elif ending is Ending.LENGTH:
-        yield "ended by length", Severity.WARN
+def _call_pill(verdict: CallVerdict, is_reference: bool) -> Pill | None:
+    if verdict.verdict is Verdict.NO_CALL:
+        return None
+    if is_reference and verdict.verdict is not Verdict.MALFORMED:
+        return Pill("reference call", Tone.NEUTRAL)
+    return Pill(verdict.detail, _CALL_TONES[verdict.verdict])
+
+
+def _label_pill(label: CallVerdict | None) -> Pill | None:
+    if label is None:
+        return None
+    if label.verdict in (*AGREES, Verdict.NO_CALL):
+        return Pill("as labelled", Tone.SAME)
+    return Pill("not as labelled", Tone.NEUTRAL)
+
+
+def _ending_pill(ending: Ending, loop: Loop | None) -> Pill | None:
+    if loop is not None:
+        return Pill(f"in a loop of {loop.block} token{'s' if loop.block > 1 else ''}", Tone.BROKEN)
+    return Pill(_CUT[ending], _CUT_TONES[ending]) if ending in _CUT else None

@@ -13,7 +13,7 @@ from capture.errors import PlanError
 from capture.messages import case_to_json, runtime_to_json
 from capture.model import LOGIT_BYTES, Case, Keep, Runtime, ScoringPath
 from capture.models import model_shape
-from capture.study import Study
+from capture.study import KeepRule, Study
 
 COMPRESSED = 0.62
 """Size of a stored row beside the raw one, as measured on real bf16 logits (9.1 to 10.5 of 16 bits)."""
@@ -118,7 +118,7 @@ def _planned(
         path=path,
         runs=runs if is_reference else (*runs, f"up to {study.forks.most} branches"),
         positions=own + branch_positions,
-        bundle_bytes=_bundle_bytes(study, runtime, own, branch_positions),
+        bundle_bytes=_bundle_bytes(study.keep.of(case.case_id, runtime.name), runtime, own, branch_positions),
         spool_bytes=_row_bytes(runtime) * (own + branch_positions + replay_positions),
         seconds=seconds * (own + branch_positions + replay_positions) + _START_SECONDS / max(len(study.cases), 1),
         measured=measured,
@@ -151,10 +151,10 @@ def _row_bytes(runtime: Runtime) -> int:
     return shape.vocabulary_size * LOGIT_BYTES.get(dtype, 4)
 
 
-def _bundle_bytes(study: Study, runtime: Runtime, own: int, branched: int) -> int:
+def _bundle_bytes(keep: KeepRule, runtime: Runtime, own: int, branched: int) -> int:
     share = {Keep.ALL: 1.0, Keep.RANGES: _RANGES_SHARE, Keep.TOP_K: 0.0}
-    rows = own * share[study.keep.logits] + branched * share[study.keep.branches]
-    step_bytes = _STEP_BYTES + 8 * study.keep.top_k
+    rows = own * share[keep.logits] + branched * share[keep.branches]
+    step_bytes = _STEP_BYTES + 8 * keep.top_k
     return int(rows * _row_bytes(runtime) * COMPRESSED + (own + branched) * step_bytes + 100_000)
 
 

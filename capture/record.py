@@ -5,6 +5,7 @@ What is sealed is never touched; what is spooled and whole is not run again; wha
 
 from __future__ import annotations
 
+import filecmp
 import fcntl
 import os
 import shutil
@@ -146,8 +147,13 @@ class Recorder:
                 missing.append(case)
                 continue
             reference = references[case.case_id].run.run_id if references else ""
-            self._check_definition(path, definition(self._study, case, runtime, reference))
+            asked = definition(self._study, case, runtime, reference)
+            self._check_definition(path, asked)
+            shutil.rmtree(self._spool_folder(case, runtime, asked), ignore_errors=True)  # killed after sealing
         return missing
+
+    def _spool_folder(self, case: Case, runtime: Runtime, asked: str) -> Path:
+        return self._spool / f"{case.case_id}--{runtime.name}-{asked[:8]}"
 
     def _check_definition(self, path: Path, expected: str) -> None:
         with Bundle(path) as bundle:
@@ -162,7 +168,7 @@ class Recorder:
     ) -> CaseRecorder:
         session.check_length(case.case_id, prompt, self._study.max_tokens)
         asked = definition(self._study, case, session.runtime, reference)
-        folder = self._spool / f"{case.case_id}--{session.runtime.name}-{asked[:8]}"
+        folder = self._spool_folder(case, session.runtime, asked)
         session.prepare(folder)
         return CaseRecorder(self._study, session, case.case_id, prompt, stop_ids, folder)
 
@@ -249,12 +255,24 @@ def _pace(path: Path, runtime: str) -> dict[str, float]:
 
 
 def _adopt(source: Path, target: Path) -> None:
-    """Copy a sealed bundle into the library, whole or not at all; one that is there already is left alone."""
-    if target.is_file() or source.resolve() == target.resolve():
+    """Copy a sealed bundle into the library, whole or not at all; one that is there already is left alone.
+
+    Raises:
+        StudyError: another file of that name is there.
+    """
+    if target.is_file():
+        if not filecmp.cmp(source, target, shallow=False):
+            raise StudyError(
+                f"{target} is another file than the reference bundle {source}, and a sealed bundle is never "
+                "overwritten; give the study another name, or capture into another library"
+            )
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(target.name + ".partial")
-    shutil.copyfile(source, partial)
+    with open(source, "rb") as reading, open(partial, "wb") as writing:
+        shutil.copyfileobj(reading, writing)
+        writing.flush()
+        os.fsync(writing.fileno())
     os.replace(partial, target)
     sync_folder(target.parent)
 

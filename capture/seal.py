@@ -52,7 +52,7 @@ def record_run(
         positions=len(steps),
         seconds=stream.seconds,
     )
-    return RecordedRun(run, steps, manifest, kept_rows(steps, kept, keep.ranges, vocabulary), stream.row)
+    return RecordedRun(run, steps, manifest, kept_rows(steps, kept, keep.ranges, vocabulary, before), stream.row)
 
 
 def stream_steps(stream: Stream, facts: ModelFacts, top_k: int, before: Sequence[int]) -> Steps:
@@ -77,15 +77,23 @@ def stream_steps(stream: Stream, facts: ModelFacts, top_k: int, before: Sequence
     )
 
 
-def kept_rows(steps: Steps, keep: Keep, kinds: Sequence[RangeKind], vocabulary: Mapping[int, Token]) -> tuple[int, ...]:
-    """Return the indices of steps whose raw rows are kept."""
+def kept_rows(
+    steps: Steps, keep: Keep, kinds: Sequence[RangeKind], vocabulary: Mapping[int, Token], before: Sequence[int]
+) -> tuple[int, ...]:
+    """Return the indices of steps whose raw rows are kept.
+
+    Ranges are found in the whole output: a branch may start inside of one. Its tokens before the steps are the last of
+    `before`, which holds every token up to there.
+    """
     if keep is Keep.TOP_K:
         return ()
     if keep is Keep.ALL:
         return tuple(range(len(steps)))
-    texts = [vocabulary[token].data if token in vocabulary else b"" for token in steps.token_id.tolist()]
+    first = int(steps.position[0]) if len(steps) else 0
+    output = [*before[len(before) - first :], *steps.token_id.tolist()]
+    texts = [vocabulary[token].data if token in vocabulary else b"" for token in output]
     wanted = [found for found in find_ranges(texts) if found.kind in kinds]
-    return tuple(index for found in wanted for index in range(found.start, found.stop))
+    return tuple(index - first for found in wanted for index in range(max(found.start, first), found.stop))
 
 
 def mentioned_tokens(

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from capture.cases import without_recorded_answer
 from capture.engines.base import Job, ModelFacts
 from capture.errors import PlanError
 from capture.model import LOGIT_BYTES, Case, Prompt, Runtime, Token
@@ -55,8 +56,8 @@ class RuntimeSession:
         self._worker.close()
 
     def tokenize(self, case: Case, date: str) -> Prompt:
-        """Return the case as this runtime renders it."""
-        return self._worker.tokenize(case, date)
+        """Return the case as this runtime renders it, up to the answer that it may end with."""
+        return self._worker.tokenize(without_recorded_answer(case), date)
 
     def check_length(self, case_id: str, prompt: Prompt, max_tokens: int) -> None:
         """Refuse a prompt that leaves no room for the output.

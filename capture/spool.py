@@ -37,13 +37,17 @@ class StreamWriter:
     """
 
     def __init__(self, folder: Path, row_bytes: int) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._row_bytes = row_bytes
         self._count = 0
-        self._rows = os.open(folder / "rows.bin", os.O_RDWR | os.O_CREAT, 0o644)
-        self._steps = os.open(folder / "steps.bin", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._rows = os.open(folder / "rows.bin", os.O_RDWR | os.O_CREAT, 0o644)
+            self._steps = os.open(folder / "steps.bin", os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise _storage_error(error, folder) from error
         fcntl.flock(self._steps, fcntl.LOCK_EX)  # waits until a worker that is being killed is gone
+        (folder / "done.json").unlink(missing_ok=True)  # until it is finished again, it may lose rows
         self._recorded = _whole_records(folder, row_bytes)
         self._cut(len(self._recorded))
 
@@ -71,8 +75,11 @@ class StreamWriter:
     def finish(self, ending: Ending, seconds: float) -> None:
         """Cut what a longer earlier attempt left, make the bytes durable and mark the stream as ended."""
         self._cut(self._count)
-        for descriptor in (self._rows, self._steps):
-            os.fsync(descriptor)
+        try:
+            for descriptor in (self._rows, self._steps):
+                os.fsync(descriptor)
+        except OSError as error:
+            raise _storage_error(error, self._folder) from error
         write_json(self._folder / "done.json", {"ending": ending.value, "seconds": seconds})
         self.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,12 +24,22 @@ PACKAGED_CASES = "packaged:"
 
 @dataclass(frozen=True, slots=True)
 class KeepRule:
-    """Which raw rows are kept: of runs, of branches, and how many top tokens of every position."""
+    """Which raw rows are kept: of runs, of branches, and how many top tokens of every position.
+
+    `cases` and `runtimes` name those whose rows are kept at all; empty names every one.
+    """
 
     logits: Keep
     ranges: tuple[RangeKind, ...]
     top_k: int
     branches: Keep
+    cases: tuple[str, ...] = ()
+    runtimes: tuple[str, ...] = ()
+
+    def of(self, case_id: str, runtime: str) -> KeepRule:
+        """Return the rule for one bundle: top-k only where its case or runtime is not among those that are kept."""
+        kept = (not self.cases or case_id in self.cases) and (not self.runtimes or runtime in self.runtimes)
+        return self if kept else replace(self, logits=Keep.TOP_K, branches=Keep.TOP_K)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +118,8 @@ class _KeepTable(_Strict):
     ranges: tuple[RangeKind, ...] = (RangeKind.TOOL_CALL,)
     top_k: int = Field(default=20, ge=2, le=1024)
     branches: Keep = Keep.TOP_K
+    cases: tuple[str, ...] = ()
+    runtimes: tuple[str, ...] = ()
 
 
 class _ForksTable(_Strict):
@@ -159,10 +171,13 @@ def _study(path: Path, tables: _StudyFile) -> Study:
     runtimes = tuple(_runtime(path, table) for table in tables.runtime)
     _refuse_repeated(path, [runtime.name for runtime in runtimes])
     _check_reference(path, head, {runtime.name for runtime in runtimes})
+    cases = _cases(path, head)
+    _check_kept(path, tables.keep.runtimes, "runtimes", [runtime.name for runtime in runtimes])
+    _check_kept(path, tables.keep.cases, "cases", [case.case_id for case in cases])
     return Study(
         name=head.name,
         title=head.title or head.name,
-        cases=_cases(path, head),
+        cases=cases,
         runtimes=runtimes,
         reference=head.reference,
         reference_bundles=_reference_bundles(path, head),
@@ -171,7 +186,7 @@ def _study(path: Path, tables: _StudyFile) -> Study:
         replicas=head.replicas,
         scoring_paths=tuple(dict.fromkeys(head.scoring_paths)),
         stop_ids=head.stop_ids,
-        keep=KeepRule(tables.keep.logits, tables.keep.ranges, tables.keep.top_k, tables.keep.branches),
+        keep=KeepRule(**{name: getattr(tables.keep, name) for name in KeepRule.__slots__}),
         forks=ForkBudget(tables.forks.most, tables.forks.max_tokens, tables.forks.classes),
     )
 
@@ -183,6 +198,12 @@ def _runtime(path: Path, table: _RuntimeTable) -> Runtime:
     except UsageError as error:
         raise StudyError(f"{path}: runtime '{table.name}': {error}") from error
     return Runtime(table.name, table.engine, model, table.options, table.environment, table.command, table.label)
+
+
+def _check_kept(path: Path, wanted: tuple[str, ...], key: str, known: list[str]) -> None:
+    unknown = next((name for name in wanted if known and name not in known), None)
+    if unknown is not None:
+        raise StudyError(f"{path}: 'keep.{key}' names '{unknown}', which is none of {', '.join(known)}")
 
 
 def _refuse_repeated(path: Path, names: list[str]) -> None:
@@ -202,6 +223,8 @@ def _check_reference(path: Path, head: _StudyTable, names: set[str]) -> None:
 
 def _cases(path: Path, head: _StudyTable) -> tuple[Case, ...]:
     if not head.cases:
+        if head.only:
+            raise StudyError(f"{path}: 'only' picks from 'cases', which is missing; name a case file")
         if head.reference_bundles:
             return ()
         raise StudyError(f"{path}: 'cases' is missing; name a case file")
@@ -210,7 +233,7 @@ def _cases(path: Path, head: _StudyTable) -> tuple[Case, ...]:
     unknown = next((case_id for case_id in head.only if case_id not in known), None)
     if unknown is not None:
         raise StudyError(f"{path}: unknown case '{unknown}' in 'only'; {head.cases} has {', '.join(known)}")
-    return tuple(known[case_id] for case_id in head.only) if head.only else cases
+    return tuple(known[case_id] for case_id in dict.fromkeys(head.only)) if head.only else cases
 
 
 def _case_path(path: Path, name: str) -> Path:

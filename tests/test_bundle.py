@@ -16,6 +16,8 @@ from tests.factories import PROMPT, make_bundle, make_facts, make_run, make_step
 
 LOGITS = np.random.default_rng(1).normal(0, 3, (6, 16)).astype(np.float32)
 
+OTHER = LOGITS[:3] + 1
+
 
 @pytest.fixture
 def bundle_path(tmp_path: Path) -> Path:
@@ -27,8 +29,8 @@ def test_everything_written_is_read_back(tmp_path: Path) -> None:
     free = make_run(LOGITS, steps)
     fork = Fork(free.run.run_id, 2, steps.prefix_id[2], 5)
     certificate = Certificate(Exactness.APPROXIMATE, 3, 2, 1, 0.25)
-    branch_steps = make_steps(LOGITS[:3], [5, 1, 1], before=(*PROMPT, *steps.token_id[:2].tolist()), first=2)
-    branch = make_run(LOGITS[:3], branch_steps, Origin(Mode.BRANCH, fork=fork, certificate=certificate), kept=[1])
+    branch_steps = make_steps(OTHER, [5, 1, 1], before=(*PROMPT, *steps.token_id[:2].tolist()), first=2)
+    branch = make_run(OTHER, branch_steps, Origin(Mode.BRANCH, fork=fork, certificate=certificate), kept=[1])
     path = make_bundle(tmp_path / "b.duckdb", [free, branch])
     with Bundle(path) as bundle:
         assert bundle.runs == (free.run, branch.run)
@@ -57,6 +59,15 @@ def test_any_bits_come_back(tmp_path_factory: pytest.TempPathFactory, raw: bytes
     path = make_bundle(tmp_path_factory.mktemp("bits") / "b.duckdb", [recorded])
     with Bundle(path) as bundle:
         assert bundle.row(recorded.run.run_id, 0) == raw
+
+
+def test_equal_rows_are_stored_once(tmp_path: Path) -> None:
+    steps = make_steps(LOGITS)
+    runs = [make_run(LOGITS, steps, Origin(Mode.FREE, replica=replica)) for replica in range(3)]
+    with Bundle(make_bundle(tmp_path / "b.duckdb", runs)) as bundle:
+        assert bundle.database.one("SELECT count(*) FROM logits") == (len(LOGITS),)
+        for recorded in runs:
+            assert bundle.rows(recorded.run.run_id, range(6)) == [row.tobytes() for row in LOGITS]
 
 
 def test_an_unknown_run_is_not_found(bundle_path: Path) -> None:

@@ -365,8 +365,8 @@ def test_branches_grown_later_in_a_bundle_of_their_own_belong_to_their_lane(made
     shutil.copy(folder / "iface--int4.duckdb", later)
     for path, kind in ((later, "branch"), (folder / "iface--int4.duckdb", "free")):
         _edit(path, f'DELETE FROM run WHERE (facts LIKE \'%"mode": "branch"%\') = {kind == "free"}')
-        _edit(path, *(f"DELETE FROM {table} WHERE run NOT IN (SELECT run FROM run)" for table in ("step", "logits")))
-    _edit(later, *(f"UPDATE {table} SET run = run - 2" for table in ("run", "step", "logits")))
+        _edit(path, "DELETE FROM step WHERE run NOT IN (SELECT run FROM run)")
+    _edit(later, *(f"UPDATE {table} SET run = run - 2" for table in ("run", "step")))
     opened = Library(folder).open_case("iface", Mode.FORCED)
     whole = Library(made).open_case("iface", Mode.FORCED)
     assert opened.notices == ()

@@ -64,6 +64,8 @@ def test_a_small_study_has_sensible_defaults(tmp_path: Path) -> None:
         ('name = "mine"', 'name = "mi/ne"', "study.name"),
         ("packaged:smollm2-135m-instruct", "packaged:gpt-9", "unknown packaged model"),
         ("packaged:smollm2-135m-instruct", "./nowhere", "does not exist"),
+        ("[study]", "[keep]\nruntimes = ['z']\n[study]", "'keep.runtimes' names 'z'"),
+        ("[study]", "[keep]\ncases = ['z']\n[study]", "'keep.cases' names 'z'"),
         ("[study]", "[study", "no TOML file"),
         ("[study]", "[study]\n[studio]", "name"),
     ],
@@ -75,6 +77,12 @@ def test_what_is_wrong_is_named_in_one_sentence(tmp_path: Path, old: str, new: s
     assert message in str(caught.value)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value).strip()
+
+
+def test_rows_can_be_kept_of_some_cases_and_runtimes_only(tmp_path: Path) -> None:
+    keep = read_study(write(tmp_path, '[keep]\nruntimes = ["a"]\ncases = ["one"]\n' + GOOD)).keep
+    assert keep.of("one", "a").logits is Keep.ALL
+    assert keep.of("one", "b").logits is keep.of("two", "a").logits is Keep.TOP_K
 
 
 def test_a_missing_study_is_named(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from capture.engines.torch_chat_template import render
 from capture.engines.torch_decoder import Decoder
 from capture.engines.torch_jobs import run_branch, run_forced, run_free
 from capture.engines.torch_manifest import describe
-from capture.engines.torch_model import LoadedModel, load, tokenizer_description
+from capture.engines.torch_model import LoadedModel, load, tokenizer_json
 from capture.engines.torch_options import validate_options
 from capture.engines.torch_probe import Probe, probe
 from capture.engines.torch_quantization import quantize_weights
@@ -74,7 +75,7 @@ class TorchEngine:
         Raises:
             EngineError: the tokenizer is not a fast one, or its tokens have no fixed bytes.
         """
-        return vocabulary_of(tokenizer_description(self._started.loaded.tokenizer))
+        return vocabulary_of(json.loads(tokenizer_json(self._started.loaded.tokenizer)))
 
     def generate(self, job: Job, sinks: Sinks, progress: Callable[[int], None]) -> None:
         """Run one job; `progress` is called with 1 for each position written.

@@ -16,7 +16,7 @@ from torch import nn
 
 from capture.engines.model_files import text_hash
 from capture.engines.torch_chat_template import template_text
-from capture.engines.torch_model import LoadedModel
+from capture.engines.torch_model import LoadedModel, tokenizer_json
 from capture.engines.torch_options import TorchOptions
 from capture.engines.torch_probe import Probe
 from capture.engines.torch_state import inner_tensors, is_wrapper
@@ -49,7 +49,7 @@ def describe(
         "model": _model(loaded),
         "tokenizer": {
             "kind": type(loaded.tokenizer).__name__,
-            "sha256": text_hash(loaded.tokenizer.backend_tokenizer.to_str()),
+            "sha256": text_hash(tokenizer_json(loaded.tokenizer)),
         },
         "chat_template": {"sha256": None if template is None else text_hash(template)},
         "sampling": {"method": "greedy", "ties": "lowest id", "penalties": "none"},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import logging
 import warnings
 from collections.abc import Iterator
@@ -114,8 +113,8 @@ def _not_about_enums(record: logging.LogRecord) -> bool:
     return "register_constant" not in record.getMessage()
 
 
-def tokenizer_description(tokenizer: Any) -> dict[str, Any]:
-    """Return the parsed `tokenizer.json` of a fast tokenizer.
+def tokenizer_json(tokenizer: Any) -> str:
+    """Return the text of `tokenizer.json`, which describes a fast tokenizer wholly.
 
     Raises:
         EngineError: the tokenizer is not a fast one.
@@ -123,5 +122,5 @@ def tokenizer_description(tokenizer: Any) -> dict[str, Any]:
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         raise EngineError("the model has no fast tokenizer; add its tokenizer.json to the folder")
-    description: dict[str, Any] = json.loads(backend.to_str())
-    return description
+    text: str = backend.to_str()
+    return text

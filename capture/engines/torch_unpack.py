@@ -1,4 +1,4 @@
-"""Turns a GGUF file into a folder of bf16 safetensors with its tokenizer. A program of its own, since it needs torch."""
+"""Turns a GGUF file into a folder of bf16 safetensors with its tokenizer. Its own program, since it needs torch."""
 
 from __future__ import annotations
 

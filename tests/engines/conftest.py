@@ -1,41 +1,57 @@
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from capture.engines.torch_engine import TorchEngine
 from capture.model import Runtime
-from tests.engines import tiny_models
 
-Start = Callable[..., TorchEngine]
+if TYPE_CHECKING:
+    from capture.engines.torch_engine import TorchEngine
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None and importlib.util.find_spec("transformers") is not None
+
+collect_ignore = (
+    []
+    if HAS_TORCH
+    else [path.name for path in Path(__file__).parent.glob("test_torch_*.py") if path.name != "test_torch_options.py"]
+)
+"""Without the torch extra, what needs it is left out."""
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _offline() -> Iterator[None]:
-    """A test that reaches for the network fails."""
+    """Nothing is looked up on the hub."""
     patch = pytest.MonkeyPatch()
     patch.setenv("HF_HUB_OFFLINE", "1")
-    patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    if HAS_TORCH:
+        patch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     yield
     patch.undo()
 
 
 @pytest.fixture(scope="session")
 def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from tests.engines import tiny_models
+
     return tiny_models.save_llama(tmp_path_factory.mktemp("llama"))
 
 
 @pytest.fixture(scope="session")
 def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from tests.engines import tiny_models
+
     return tiny_models.save_hybrid(tmp_path_factory.mktemp("hybrid"))
 
 
 @pytest.fixture
-def start() -> Iterator[Start]:
+def start() -> Iterator[Callable[..., TorchEngine]]:
     """Start engines on one thread; they are closed after the test."""
+    from capture.engines.torch_engine import TorchEngine
+
     engines: list[TorchEngine] = []
 
     def begin(model: Path, **options: Any) -> TorchEngine:

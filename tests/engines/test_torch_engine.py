@@ -16,6 +16,7 @@ import torch
 from capture.engines import create_engine
 from capture.engines.base import FreeJob, ModelFacts
 from capture.engines.torch_engine import TorchEngine
+from capture.engines.torch_model import tokenizer_json
 from capture.errors import EngineError, UsageError
 from capture.model import Case, Runtime
 from tests.engines import tiny_models
@@ -148,6 +149,11 @@ def test_prompt_and_vocabulary_belong_together(llama: Path, start: Start) -> Non
     assert prompt.text.startswith("<s>02 Jan 2025")
     columns = json.loads((llama / "config.json").read_text())["vocab_size"]
     assert len(table) == columns - tiny_models.PADDING
+
+
+def test_tokenizer_that_is_not_a_fast_one() -> None:
+    with pytest.raises(EngineError, match="add its tokenizer.json"):
+        tokenizer_json(object())
 
 
 class TestManifest:

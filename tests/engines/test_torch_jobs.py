@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,10 @@ Start = Callable[..., TorchEngine]
 PROMPT = tuple(range(5, 27))
 STEPS = 40
 
+needs_compiler = pytest.mark.skipif(
+    shutil.which("c++") is None or shutil.which("ninja") is None, reason="optimum-quanto compiles its CPU kernels"
+)
+
 OPTIONS: dict[str, dict[str, Any]] = {
     "sdpa": {},
     "eager": {"attention": "eager"},
@@ -31,9 +36,15 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "int4 weights": {"weights": "int4"},
     "w8a8": {"weights": "w8a8"},
     "fp8 cache": {"kv_cache": "fp8"},
+    "int2 cache": {"kv_cache": "int2", "kv_group_size": 32},
     "int4 cache": {"kv_cache": "int4", "kv_group_size": 32, "kv_residual_length": 8},
     "no oneDNN": {"onednn_decode": False},
 }
+
+LANES = [
+    pytest.param(options, id=name, marks=[needs_compiler] if "kv_group_size" in options else [])
+    for name, options in OPTIONS.items()
+]
 
 
 def values(row: bytes) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -102,7 +113,7 @@ class TestFree:
 
 
 class TestForced:
-    @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+    @pytest.mark.parametrize("options", LANES)
     def test_along_its_own_run_every_bit_is_the_same(self, llama: Path, start: Start, options: dict[str, Any]) -> None:
         engine = start(llama, **options)
         rows = free_run(engine)
@@ -165,7 +176,7 @@ class TestForced:
 
 
 class TestBranch:
-    @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+    @pytest.mark.parametrize("options", LANES)
     def test_own_choice_goes_on_like_the_free_run(self, llama: Path, start: Start, options: dict[str, Any]) -> None:
         self.check_own_forks(start(llama, **options))
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,10 @@ from capture.engines.torch_state import GenerationState, RotaryMemory, inner_ten
 from capture.errors import EngineError
 
 pytestmark = pytest.mark.engine
+
+needs_compiler = pytest.mark.skipif(
+    shutil.which("c++") is None or shutil.which("ninja") is None, reason="optimum-quanto compiles its CPU kernels"
+)
 
 CONFIG = transformers.LlamaConfig(
     num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2, hidden_size=32, vocab_size=10
@@ -38,7 +43,12 @@ def tensors(cache: Any) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("options", "parts"), [({}, 2), ({"kv_cache": "fp8"}, 4), ({"kv_cache": "int4", "kv_group_size": 32}, 8)]
+    ("options", "parts"),
+    [
+        ({}, 2),
+        ({"kv_cache": "fp8"}, 4),
+        pytest.param({"kv_cache": "int4", "kv_group_size": 32}, 8, marks=needs_compiler),
+    ],
 )
 def test_copy_is_equal_and_shares_no_memory(options: dict[str, Any], parts: int) -> None:
     cache = filled(**options)

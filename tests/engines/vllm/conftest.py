@@ -7,21 +7,23 @@ import pytest
 
 from capture.worker_process import WorkerProcess
 from tests.engines import tiny_models
-from tests.engines.vllm.real import Recording, start
+from tests.engines.vllm.real import COLUMNS, Recording, start
 
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random model whose heads vLLM's attention for processors can take, and that three devices can share."""
-    return tiny_models.save_llama(
-        tmp_path_factory.mktemp("tiny"),
-        num_hidden_layers=6,
-        hidden_size=576,
-        intermediate_size=1536,
-        num_attention_heads=9,
-        num_key_value_heads=3,
-        max_position_embeddings=1024,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tiny_models, "PADDING", COLUMNS - 301)
+        return tiny_models.save_llama(
+            tmp_path_factory.mktemp("tiny"),
+            num_hidden_layers=6,
+            hidden_size=576,
+            intermediate_size=1536,
+            num_attention_heads=9,
+            num_key_value_heads=3,
+            max_position_embeddings=1024,
+        )
 
 
 @pytest.fixture(scope="session")

@@ -36,6 +36,9 @@ def _package() -> Path | None:
 PACKAGE = _package()
 """The installed vllm package, to be read and never imported here."""
 
+COLUMNS = 361
+"""Columns of the small model; vLLM pads its matrix to 384, which three devices can share."""
+
 PROMPT = tuple(range(3, 123))
 """120 tokens, so that the first block of 128 ends after 8 generated ones."""
 

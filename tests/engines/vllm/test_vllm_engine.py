@@ -16,7 +16,7 @@ from capture.model import Case, Ending, Float32Array, ScoringPath
 from capture.rows import widen
 from capture.spool import Stream, is_done
 from capture.worker_process import WorkerProcess
-from tests.engines.vllm.real import PROMPT, Recording, bits, by_position, computed_again, needs_vllm, start
+from tests.engines.vllm.real import COLUMNS, PROMPT, Recording, bits, by_position, computed_again, needs_vllm, start
 
 pytestmark = [needs_vllm, pytest.mark.vllm, pytest.mark.engine]
 
@@ -25,12 +25,12 @@ TRITON_ON_CPU = str(Path(__file__).parent / "triton_on_cpu.py")
 
 
 def test_the_self_test_has_passed_and_the_facts_are_the_models(worker: WorkerProcess) -> None:
-    assert (worker.facts.dtype, worker.facts.vocabulary_size) == ("bfloat16", 313)
+    assert (worker.facts.dtype, worker.facts.vocabulary_size) == ("bfloat16", COLUMNS)
     assert worker.facts.context_length == 1024
     assert worker.facts.stop_ids == (1,)
     assert worker.manifest["self_test"] == {
         "dtype": "bfloat16",
-        "vocabulary_size": 313,
+        "vocabulary_size": COLUMNS,
         "generated": 3,
         "scored": 3,
     }
@@ -55,7 +55,7 @@ def test_the_emitted_token_is_a_maximum_of_its_own_row(recording: Recording) -> 
 
 def test_another_path_gives_other_logits_after_it_leaves(recording: Recording) -> None:
     free = recording.free(8)
-    other = (*free.token_ids[:3], (free.token_ids[3] + 1) % 313, *free.token_ids[4:])
+    other = (*free.token_ids[:3], (free.token_ids[3] + 1) % COLUMNS, *free.token_ids[4:])
     forced = recording.forced(other)
     assert bits(forced)[:4] == bits(free)[:4]
     assert bits(forced)[4] != bits(free)[4]
@@ -107,8 +107,8 @@ def test_forks_are_exact_from_the_block_boundary(recording: Recording) -> None:
 def test_jobs_that_cannot_be_run_are_refused(recording: Recording) -> None:
     with pytest.raises(EngineError, match="1121 positions but the model has 1024"):
         recording.free(1001)
-    with pytest.raises(EngineError, match="token id 313 is not one of the model's 313"):
-        recording.forced((313,))
+    with pytest.raises(EngineError, match=f"token id {COLUMNS} is not one of the model's {COLUMNS}"):
+        recording.forced((COLUMNS,))
     assert len(recording.free(2)) == 2
 
 

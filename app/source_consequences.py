@@ -1,44 +1,21 @@
-"""What became of each continuation: its tool calls, how it ended, where it re-joined, as a few words. Pure."""
+"""What became of each source of a page: its whole output, the verdict on its calls, and the words for both. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-
-import numpy as np
 
 from app.lanes import OpenCase
 from app.strands import Source
 from capture.callparser import ToolCall, read_calls
+from capture.consequences import AGREES, Pill, consequence_pills, find_loop
 from capture.errors import CaseError
-from capture.model import Ending, Json, Token
-from capture.toolcalls import CallVerdict, Verdict, verdict
+from capture.model import Case, Ending, Json, Token
+from capture.toolcalls import CallVerdict, verdict
 from capture.toolschema import printable
-
-LONGEST_PERIOD = 64
-LEAST_LOOP_TOKENS = 24
-LEAST_REPEATS = 3
 
 MOST_VALUES = 3
 """Arguments whose values are put into words."""
-
-
-class Tone(StrEnum):
-    """How a consequence is drawn: from nothing to tell, to broken."""
-
-    NEUTRAL = "neutral"
-    SAME = "same"
-    DIFFERENT = "different"
-    BROKEN = "broken"
-
-
-@dataclass(frozen=True, slots=True)
-class Pill:
-    """A consequence in a few words."""
-
-    text: str
-    tone: Tone
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +35,7 @@ class Consequence:
     @property
     def same(self) -> bool:
         """Whether the calls are what the reference called."""
-        return self.verdict.verdict in (Verdict.SAME, Verdict.EQUIVALENT)
+        return self.verdict.verdict in AGREES
 
 
 def output_tokens(case: OpenCase, source: Source) -> list[int]:
@@ -85,56 +62,20 @@ def _consequence(case: OpenCase, source: Source, reference: bytes) -> Consequenc
     token_ids = output_tokens(case, source)
     text = output_bytes(token_ids, case.tokens)
     found = verdict(text, facts.tools, None, reference)
-    own = source.key == case.lanes[0].letter
-    labels = _label_pills(text, facts.tools, facts.expected_calls)
-    endings = _ending_pills(source, token_ids)
-    if source.ending is Ending.LENGTH and not loop_period(token_ids) and found.broken_at == len(text):
-        return Consequence(found, (Pill("ended by length inside a call", Tone.NEUTRAL),), text)
-    pills = [*_call_pills(found, own), *labels, *endings]
-    return Consequence(found, tuple(pills), text)
+    is_reference = source.key == case.lanes[0].letter
+    loop = find_loop(token_ids) if source.ending is Ending.LENGTH else None
+    label = _label_verdict(text, facts)
+    pills = consequence_pills(found, source.ending, loop, label, is_reference=is_reference)
+    return Consequence(found, pills, text)
 
 
-def _call_pills(found: CallVerdict, own: bool) -> list[Pill]:
-    if found.verdict is Verdict.NO_CALL:
-        return []
-    if own and found.verdict is not Verdict.MALFORMED:
-        return [Pill("reference call", Tone.NEUTRAL)]
-    if found.verdict in (Verdict.SAME, Verdict.EQUIVALENT):
-        return [Pill(found.detail, Tone.SAME)]
-    return [Pill(found.detail, Tone.BROKEN if found.verdict is Verdict.MALFORMED else Tone.DIFFERENT)]
-
-
-def _label_pills(text: bytes, tools: Sequence[Json], expected: Sequence[Json] | None) -> list[Pill]:
-    if expected is None:
-        return []
+def _label_verdict(text: bytes, case: Case) -> CallVerdict | None:
+    if case.expected_calls is None:
+        return None
     try:
-        found = verdict(text, tools, expected)
+        return verdict(text, case.tools, case.expected_calls)
     except CaseError:  # a label that cannot be read says nothing
-        return []
-    if found.verdict in (Verdict.SAME, Verdict.EQUIVALENT):
-        return [Pill("as labelled", Tone.SAME)]
-    return [Pill("not as labelled", Tone.NEUTRAL)]
-
-
-def _ending_pills(source: Source, token_ids: Sequence[int]) -> list[Pill]:
-    if source.ending is Ending.INTERRUPTED:
-        return [Pill("interrupted", Tone.BROKEN)]
-    if source.ending is not Ending.LENGTH:
-        return []
-    period = loop_period(token_ids)
-    if period:
-        return [Pill(f"in a loop of {period} token{'s' if period > 1 else ''}", Tone.BROKEN)]
-    return [Pill("ended by length", Tone.NEUTRAL)]
-
-
-def loop_period(token_ids: Sequence[int]) -> int:
-    """Return how many tokens repeat at the end of an output; 0 where it is in no loop."""
-    ids = np.array(token_ids, np.int64)
-    for period in range(1, min(LONGEST_PERIOD, len(ids) // LEAST_REPEATS) + 1):
-        needed = max(LEAST_LOOP_TOKENS, period * LEAST_REPEATS)
-        if needed <= len(ids) and bool((ids[-needed:-period] == ids[-needed + period :]).all()):
-            return period
-    return 0
+        return None
 
 
 def different_words(first: bytes, second: bytes) -> tuple[str, str] | None:
