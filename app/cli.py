@@ -39,6 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 0
+    except OSError as error:
+        place = f" at {error.filename}" if error.filename else ""
+        _say(
+            f"flipscope: {error.strerror or error}{place}; see that it can be written and that the disk has space",
+            sys.stderr,
+        )
+        return 2
 
 
 def build_parser() -> argparse.ArgumentParser:

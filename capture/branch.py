@@ -84,14 +84,15 @@ def certify(
         dtype: of the rows.
     """
     again = [pair for stream in streams for pair in _recomputed(stream, position)]
-    forced_steps = sum(at < position for at, _ in again)
+    compared = {at for at, _ in again}
+    forced_steps = sum(at < position for at in compared)
     if not again:
         return Certificate(Exactness.UNVERIFIED, 0, forced_steps)
     differing = [(at, row) for at, row in again if row_hash(row) != parent_steps.row_hash[at]]
     if not differing:
-        return Certificate(Exactness.EXACT, len(again), forced_steps)
+        return Certificate(Exactness.EXACT, len(compared), forced_steps)
     largest = max(_difference(row, parent_row(at), dtype) for at, row in differing)
-    return Certificate(Exactness.APPROXIMATE, len(again), forced_steps, min(at for at, _ in differing), largest)
+    return Certificate(Exactness.APPROXIMATE, len(compared), forced_steps, min(at for at, _ in differing), largest)
 
 
 def _recomputed(stream: Stream, position: int) -> list[tuple[int, bytes]]:

@@ -36,10 +36,11 @@ def write_missing_comparisons(folder: Path, reporter: Reporter) -> tuple[str, ..
     unchanged: dict[str, bool] = {}
     for reference_path, candidate_path in study_pairs(folder, reporter.note):
         path = comparison_path(reference_path, candidate_path)
-        if not path.is_file():
-            with Bundle(reference_path) as reference, Bundle(candidate_path) as candidate:
-                write_comparisons(path, compare_bundles(reference, candidate))
-        comparisons = read_comparisons(path)
+        with Bundle(reference_path) as reference, Bundle(candidate_path) as candidate:
+            comparisons = stored_comparisons(path, reference, candidate)
+            if comparisons is None:
+                comparisons = compare_bundles(reference, candidate)
+                write_comparisons(path, comparisons)
         runtime = candidate_path.name.removesuffix(".duckdb").split("--", 1)[-1]
         same = bool(comparisons) and all(comparison.identical for comparison in comparisons)
         unchanged[runtime] = unchanged.get(runtime, True) and same
@@ -47,6 +48,19 @@ def write_missing_comparisons(folder: Path, reporter: Reporter) -> tuple[str, ..
     for runtime in found:
         reporter.note(f"{runtime}: every logit equals the reference's; its options may have had no effect")
     return found
+
+
+def stored_comparisons(path: Path, reference: Bundle, candidate: Bundle) -> tuple[Comparison, ...] | None:
+    """Return what a file of comparisons says of two bundles; None where it is missing, damaged or of other runs."""
+    if not path.is_file():
+        return None
+    try:
+        found = read_comparisons(path)
+    except BundleError:
+        return None
+    pairs = [(comparison.reference, comparison.candidate) for comparison in found]
+    wanted = [(yardstick.run_id, run.run_id) for yardstick, run in _run_pairs(reference, candidate)]
+    return found if pairs == wanted else None
 
 
 def study_pairs(folder: Path, note: Callable[[str], None]) -> Iterator[tuple[Path, Path]]:
@@ -74,22 +88,23 @@ def study_pairs(folder: Path, note: Callable[[str], None]) -> Iterator[tuple[Pat
 def _keys(bundle: Bundle) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names under which a bundle is found as a reference, and those of the reference it looks for.
 
-    A run forced along another names it; the study and case serve where nothing was forced.
+    A run forced along another names it, and that one may be a candidate in its own study; the study and case serve
+    where nothing was forced.
     """
     place = f"{bundle.facts.study}/{bundle.facts.case.case_id}"
+    free = tuple(run.run_id for run in bundle.runs if run.mode is Mode.FREE)
     if bundle.facts.is_reference:
-        return (*(run.run_id for run in bundle.runs if run.mode is Mode.FREE), place), ()
-    return (), (*(run.forced_along for run in bundle.runs if run.forced_along), place)
+        return (*free, place), ()
+    return free, (*(run.forced_along for run in bundle.runs if run.forced_along), place)
 
 
 def compare_bundles(reference: Bundle, candidate: Bundle) -> tuple[Comparison, ...]:
     """Compare every run of a candidate with the reference's run of the same scoring path."""
-    yardsticks = [Side.of(reference, run.run_id) for run in _yardsticks(reference)]
-    control = control_margin_nats(yardsticks)
+    yardsticks = {run.run_id: Side.of(reference, run.run_id) for run in _yardsticks(reference)}
+    control = control_margin_nats(list(yardsticks.values()))
     return tuple(
-        compare_runs(yardstick, Side.of(candidate, run.run_id), control_margin_nats=control)
-        for yardstick in yardsticks
-        for run in _candidates(candidate, yardstick.run, reference_run(reference))
+        compare_runs(yardsticks[yardstick.run_id], Side.of(candidate, run.run_id), control_margin_nats=control)
+        for yardstick, run in _run_pairs(reference, candidate)
     )
 
 
@@ -100,6 +115,11 @@ def control_margin_nats(yardsticks: list[Side]) -> float:
     left, right = shared_rows(yardsticks[0].steps, yardsticks[1].steps)
     change = np.abs(yardsticks[0].steps.margin_nats[left] - yardsticks[1].steps.margin_nats[right])
     return float(np.quantile(change, 0.99)) if len(change) else 0.0
+
+
+def _run_pairs(reference: Bundle, candidate: Bundle) -> list[tuple[Run, Run]]:
+    free = reference_run(reference)
+    return [(yardstick, run) for yardstick in _yardsticks(reference) for run in _candidates(candidate, yardstick, free)]
 
 
 def _yardsticks(reference: Bundle) -> list[Run]:

@@ -5,18 +5,29 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import PurePath
+from typing import Any
 
 from capture.model import Runtime
 
 _HARMLESS = re.compile(
-    r"^(CUDA_VISIBLE_DEVICES|CUBLAS_WORKSPACE_CONFIG|ATEN_CPU_CAPABILITY|(OMP|MKL|ONEDNN|DNNL|KMP|NCCL|TORCH|PYTORCH)_.*"
-    r"|VLLM_(?!.*(KEY|TOKEN|SECRET|PASSWORD)).*|HF_HUB_OFFLINE|TRANSFORMERS_OFFLINE)$"
+    r"^(?!.*(KEY|TOKEN|SECRET|PASSWORD))(CUDA_VISIBLE_DEVICES|CUBLAS_WORKSPACE_CONFIG|ATEN_CPU_CAPABILITY|HF_HUB_OFFLINE"
+    r"|TRANSFORMERS_OFFLINE|(OMP|MKL|ONEDNN|DNNL|KMP|NCCL|TORCH|PYTORCH|VLLM)_.*)$"
 )
+_PATH = re.compile(r"[/\\~]")
 
 
 def public_runtime(runtime: Runtime) -> Runtime:
-    """Return the runtime as a stranger may see it: a folder by its name, values of variables by allow-list."""
+    """Return the runtime as a stranger may see it: folders by their names, values of variables by allow-list."""
     environment = {
-        name: value if _HARMLESS.match(name) else "(set)" for name, value in sorted(runtime.environment.items())
+        name: value if _HARMLESS.match(name) and not _PATH.search(value) else "(set)"
+        for name, value in sorted(runtime.environment.items())
     }
-    return replace(runtime, model=PurePath(runtime.model).name, environment=environment, command=())
+    options = {name: _without_folder(value) for name, value in runtime.options.items()}
+    model = PurePath(runtime.model).name
+    return replace(runtime, model=model, options=options, environment=environment, command=())
+
+
+def _without_folder(value: Any) -> Any:
+    """Return an option's value; of an absolute path only the name."""
+    is_path = isinstance(value, str) and (value.startswith("~") or PurePath(value).is_absolute())
+    return PurePath(value).name if is_path else value

@@ -5,8 +5,8 @@ What is sealed is never touched; what is spooled and whole is not run again; wha
 
 from __future__ import annotations
 
-import filecmp
 import fcntl
+import filecmp
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence

@@ -10,10 +10,9 @@ import numpy as np
 
 from capture.bundle import Bundle
 from capture.compare import Comparison
-from capture.comparison import read_comparisons
 from capture.errors import NotFoundError
 from capture.model import FlipClass
-from capture.pairs import compare_bundles, comparison_path, study_pairs
+from capture.pairs import compare_bundles, comparison_path, stored_comparisons, study_pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +73,8 @@ def library_statistics(folder: Path, note: Callable[[str], None]) -> list[RunSta
 def _pair_statistics(reference_path: Path, candidate_path: Path) -> Iterator[RunStatistics]:
     path = comparison_path(reference_path, candidate_path)
     with Bundle(reference_path) as reference, Bundle(candidate_path) as candidate:
-        comparisons = read_comparisons(path) if path.is_file() else compare_bundles(reference, candidate)
-        for comparison in comparisons:
+        stored = stored_comparisons(path, reference, candidate)
+        for comparison in compare_bundles(reference, candidate) if stored is None else stored:
             yield _statistics(comparison, reference, candidate)
 
 

@@ -96,6 +96,6 @@ def test_a_plan_starts_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str
     study = data_folder() / "studies" / "demo.toml"
     assert main(["capture", str(study), "--library", str(tmp_path / "new"), "--plan", "--json"]) == 0
     planned = json.loads(capsys.readouterr().out)
-    assert len(planned) == 12
+    assert len(planned) == 15
     assert all(bundle["positions"] > 0 and bundle["bundle_bytes"] > 0 and bundle["seconds"] > 0 for bundle in planned)
     assert list(tmp_path.iterdir()) == []

@@ -84,3 +84,13 @@ def test_a_comparison_file_gives_back_what_it_was_given(tmp_path: Path) -> None:
     assert read.prefix_id == found.prefix_id
     for name in found.metrics.__slots__:
         assert np.array_equal(getattr(read.metrics, name), getattr(found.metrics, name)), name
+
+
+def test_rows_of_other_widths_are_compared_by_their_top_tokens(tmp_path: Path) -> None:
+    free, _ = forced_pair()
+    wider = np.concatenate([SECOND, np.full((len(SECOND), 2), -9, np.float32)], axis=1)
+    along = Origin(Mode.FORCED, forced_along=free.run.run_id)
+    padded = make_run(wider, make_steps(wider, free.steps.token_id.tolist(), forced=True), along)
+    found = compare(tmp_path, free, padded)
+    assert found.metrics.lower_bound.all()
+    assert len(found.position) == 150

@@ -118,3 +118,10 @@ def test_json_files_are_whole_or_absent(tmp_path: Path) -> None:
     write_json(tmp_path / "a.json", {"x": [1, "é"]})
     assert read_json(tmp_path / "a.json") == {"x": [1, "é"]}
     assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_stream_that_is_written_again_has_not_ended_until_it_is_finished(tmp_path: Path) -> None:
+    write(tmp_path / "a", 5)
+    write(tmp_path / "a", 3, salt=1, finish=False)  # killed after it differed: rows of the first attempt are gone
+    assert not is_done(tmp_path / "a")
+    assert read_stream(tmp_path / "a", ROW_BYTES).ending is Ending.INTERRUPTED

@@ -101,3 +101,14 @@ def test_a_bad_case_file_is_named(tmp_path: Path, content: str) -> None:
 @pytest.mark.parametrize("path", sorted(data_folder().glob("studies/*.toml")), ids=lambda path: path.stem)
 def test_the_studies_that_ship_are_valid(path: Path) -> None:
     assert len(read_study(path).runtimes) >= 4
+
+
+def test_only_needs_cases_and_takes_each_once(tmp_path: Path) -> None:
+    twice = GOOD.replace('reference = "a"', 'reference = "a"\nonly = ["one", "one"]')
+    assert [case.case_id for case in read_study(write(tmp_path, twice)).cases] == ["one"]
+    (tmp_path / "sealed.duckdb").touch()
+    text = twice.replace('cases = "cases.json"\n', "").replace(
+        'reference = "a"', 'reference_bundles = ["sealed.duckdb"]'
+    )
+    with pytest.raises(StudyError, match="'only' picks from 'cases'"):
+        read_study(write(tmp_path, text))

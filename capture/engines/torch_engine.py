@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from capture.engines.base import BranchJob, ForcedJob, FreeJob, Job, ModelFacts, Sinks
+from capture.engines.base import ForcedJob, FreeJob, Job, ModelFacts, Sinks
+from capture.engines.job_checks import check_job
 from capture.engines.torch_chat_template import render
 from capture.engines.torch_decoder import Decoder
 from capture.engines.torch_jobs import run_branch, run_forced, run_free
@@ -85,8 +86,7 @@ class TorchEngine:
                 outside its path, positions are to be left out by decode, or the logits are not finite.
         """
         started = self._started
-        _check_ids(job, started.facts)
-        _check_length(job, started.facts)
+        check_job(job, started.facts)
         if isinstance(job, FreeJob):
             run_free(started.decoder, job, sinks, progress)
         elif isinstance(job, ForcedJob):
@@ -132,44 +132,3 @@ def _stop_ids(model: Any, text_config: Any) -> tuple[int, ...]:
         found = getattr(text_config, "eos_token_id", None)
     ids = () if found is None else found if isinstance(found, list | tuple) else (found,)
     return tuple(sorted({int(token_id) for token_id in ids}))
-
-
-def _check_ids(job: Job, facts: ModelFacts) -> None:
-    for token_id in _given_ids(job):
-        if not 0 <= token_id < facts.vocabulary_size:
-            raise EngineError(
-                f"token id {token_id} is not one of the model's {facts.vocabulary_size}; "
-                "compare only runtimes that share a vocabulary"
-            )
-    if not job.prompt_ids:
-        raise EngineError("the prompt has no tokens; give the case at least one message")
-
-
-def _given_ids(job: Job) -> Iterable[int]:
-    yield from job.prompt_ids
-    if not isinstance(job, FreeJob):
-        yield from job.path
-    if isinstance(job, BranchJob):
-        yield from (fork.token_id for fork in job.forks if fork.token_id is not None)
-
-
-def _check_length(job: Job, facts: ModelFacts) -> None:
-    if isinstance(job, BranchJob):
-        _check_forks(job)
-    needed = len(job.prompt_ids) + _positions(job)
-    if needed > facts.context_length:
-        raise EngineError(f"the job needs {needed} positions but the model has {facts.context_length}; shorten it")
-
-
-def _check_forks(job: BranchJob) -> None:
-    for fork in job.forks:
-        if not 0 <= fork.position <= len(job.path):
-            raise EngineError(f"a fork at position {fork.position} lies outside its path of {len(job.path)} positions")
-
-
-def _positions(job: Job) -> int:
-    if isinstance(job, FreeJob):
-        return job.max_tokens
-    if isinstance(job, ForcedJob):
-        return len(job.path)
-    return max((fork.position + 1 + fork.max_tokens for fork in job.forks), default=0)

@@ -134,7 +134,7 @@ def load(arguments: Mapping[str, Any], model: str) -> Any:
     driver = importlib.import_module("capture.engines.vllm_driver")
     try:
         return driver.VllmDriver(arguments)
-    except Exception as error:  # noqa: BLE001 - vLLM raises that very class when one of its workers fails
+    except Exception as error:
         raise EngineError(
             f"vLLM cannot load the model '{model}': {reason_of(error)}; its own words are in the worker's log"
         ) from error

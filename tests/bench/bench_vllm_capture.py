@@ -86,7 +86,7 @@ class TimedExtension(CaptureExtension):
         names = ("_update_states", "_sample", "_get_prompt_logprobs_dict", "add_requests", "sample")
         self.flipscope_methods = {name: runner[name] for name in names if name in runner}
 
-    def flipscope_switch(self, on: bool) -> None:  # noqa: FBT001 - called by name across processes
+    def flipscope_switch(self, on: bool) -> None:
         """Put the tap's methods into the model runner, or uncover vLLM's own."""
         for name, method in self.flipscope_methods.items():
             if on:

@@ -71,7 +71,7 @@ def test_every_branch_is_exact_and_starts_at_a_flip_of_the_forced_run(library: P
                 assert branch.certificate is not None
                 assert branch.fork is not None
                 assert branch.certificate.exactness is Exactness.EXACT
-                assert branch.certificate.rows_compared >= branch.fork.position + 1
+                assert branch.certificate.rows_compared == branch.fork.position + 1
                 parent, own = bundle.steps(branch.fork.parent_run), bundle.steps(branch.run_id)
                 assert parent.prefix_id[branch.fork.position] == branch.fork.prefix_id == own.prefix_id[0]
                 assert parent.top1[branch.fork.position] == branch.fork.token_id == own.token_id[0]
