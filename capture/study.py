@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from dataclasses import dataclass, replace
@@ -194,10 +195,23 @@ def _study(path: Path, tables: _StudyFile) -> Study:
 def _runtime(path: Path, table: _RuntimeTable) -> Runtime:
     try:
         validate_options(table.engine, table.options)
-        model = resolve_model(table.model, path.parent)
+        model = resolve_model(_expand(table.model), path.parent)
+        command = tuple(_expand(word) for word in table.command)
     except UsageError as error:
         raise StudyError(f"{path}: runtime '{table.name}': {error}") from error
-    return Runtime(table.name, table.engine, model, table.options, table.environment, table.command, table.label)
+    return Runtime(table.name, table.engine, model, table.options, table.environment, command, table.label)
+
+
+def _expand(text: str) -> str:
+    """Fill in `$NAME` from the environment: where an engine is installed differs from machine to machine.
+
+    Raises:
+        UsageError: the variable is not set.
+    """
+    expanded = os.path.expandvars(os.path.expanduser(text))
+    if "$" in expanded:
+        raise UsageError(f"'{text}' names an environment variable that is not set; set it or write the path")
+    return expanded
 
 
 def _check_kept(path: Path, wanted: tuple[str, ...], key: str, known: list[str]) -> None:

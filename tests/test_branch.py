@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from capture.branch import branch_job, certify, choose_forks
+from capture.branch import PlannedFork, branch_job, certify, choose_forks
 from capture.flips import Flip
 from capture.model import Ending, Exactness, FlipClass, RangeKind, Steps
 from capture.ranges import Range
@@ -34,7 +34,7 @@ def steps() -> Steps:
 
 
 def row(position: int) -> bytes:
-    return LOGITS[position].tobytes()
+    return bytes(LOGITS[position].tobytes())
 
 
 def test_decided_flips_go_first_then_those_inside_tool_calls_then_the_earlier() -> None:
@@ -56,7 +56,7 @@ def test_decided_flips_go_first_then_those_inside_tool_calls_then_the_earlier() 
 def test_the_path_is_forced_no_further_than_the_last_fork() -> None:
     flips = [flip(2, FlipClass.DECIDED), flip(4, FlipClass.DECIDED)]
     forks = choose_forks(flips, [], ForkBudget(9, 8, (FlipClass.DECIDED,)))
-    job = branch_job((1, 2), tuple(range(10)), forks, (0,), 8)
+    job = branch_job((1, 2), tuple(range(10)), forks, (0,), 8, 4096)
     assert len(job.path) == 5
 
 

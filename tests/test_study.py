@@ -99,8 +99,17 @@ def test_a_bad_case_file_is_named(tmp_path: Path, content: str) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(data_folder().glob("studies/*.toml")), ids=lambda path: path.stem)
-def test_the_studies_that_ship_are_valid(path: Path) -> None:
+def test_the_studies_that_ship_are_valid(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLIPSCOPE_VLLM_PYTHON", "/usr/bin/python3")
+    monkeypatch.setenv("FLIPSCOPE_W8A8_MODEL", str(tmp_path))
     assert len(read_study(path).runtimes) >= 4
+
+
+def test_a_variable_that_is_not_set_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NOWHERE", raising=False)
+    path = write(tmp_path, GOOD.replace('name = "a"\nengine', 'name = "a"\ncommand = ["$NOWHERE/python"]\nengine'))
+    with pytest.raises(StudyError, match=r"'\$NOWHERE/python' names an environment variable that is not set"):
+        read_study(path)
 
 
 def test_only_needs_cases_and_takes_each_once(tmp_path: Path) -> None:
