@@ -7,10 +7,12 @@ macro or function of a file; files that hold any are refused all the same.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -76,8 +78,10 @@ def find_files(folder: Path) -> dict[str, Stamp | BrokenFile]:
 
 
 def stamp_of(path: str | Path) -> Stamp:
-    """Return the stamp of a file; raises OSError where there is none."""
+    """Return the stamp of a file; raises OSError where there is none, or a pipe or device, which could wait for ever."""
     status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
     return Stamp(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 

@@ -105,7 +105,7 @@ class Bundle:
             self.facts = self._read_facts()
             self.prompt = self._read_prompt()
             self.runs = self._read_runs()
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             self.close()
             raise DamagedBundleError(
                 f"{path.name}: its description cannot be read ({error}); capture it again"
@@ -141,7 +141,12 @@ class Bundle:
         rows = self.database.query(
             f"SELECT {', '.join(columns)} FROM step WHERE run = ? ORDER BY position", [self._index(run_id)]
         )
-        return steps_from_columns(list(zip(*rows, strict=True)) if rows else [()] * len(columns))
+        try:
+            return steps_from_columns(list(zip(*rows, strict=True)) if rows else [()] * len(columns))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise DamagedBundleError(
+                f"{self.path.name}: the positions of run {run_id} cannot be read; capture it again"
+            ) from error
 
     def kept_positions(self, run_id: str) -> tuple[int, ...]:
         """Return the positions whose raw rows the bundle holds, rising."""
@@ -178,6 +183,8 @@ class Bundle:
             "SELECT row_hash, codec, payload FROM logits WHERE list_contains(?::BLOB[], row_hash)",
             [list(hashes.values())],
         )
+        if any(codec is None or payload is None for _, codec, payload in stored):
+            raise DamagedBundleError(f"{self.path.name}: a row of logits is empty; capture it again")
         rows = {name: decode(codec, payload, run.dtype, run.vocabulary_size) for name, codec, payload in stored}
         return {position: rows[name] for position, name in hashes.items() if name in rows}
 

@@ -116,6 +116,8 @@ def open_database(path: Path, tables: Tables, *, known: bool = False) -> Databas
         "temp_directory": "",
         "lock_configuration": "true",
     }
+    if path.exists() and not path.is_file():
+        raise DamagedBundleError(f"{path.name} is no regular file; name a bundle")
     try:
         connection = duckdb.connect(str(path), read_only=True, config=config)
     except duckdb.Error as error:

@@ -80,3 +80,10 @@ def test_a_differing_row_is_named_with_its_largest_difference(tmp_path: Path, st
 def test_rows_that_were_not_computed_again_verify_nothing(tmp_path: Path, steps: Steps) -> None:
     own = stream(tmp_path / "own", {2: LOGITS[2]}, recomputed=False)
     assert certify(2, (own,), steps, row, "float32").exactness is Exactness.UNVERIFIED
+
+
+def test_a_fork_goes_on_as_far_as_the_context_lets_it() -> None:
+    forks = (PlannedFork(0, 7), PlannedFork(3, 7), PlannedFork(5, 7))
+    job = branch_job((1, 2), (3,) * 6, forks, (), max_tokens=4, context_length=8)
+    assert [2 + fork.position + 1 + fork.max_tokens for fork in job.forks] == [7, 8, 8]
+    assert [fork.max_tokens for fork in job.forks] == [4, 2, 0]

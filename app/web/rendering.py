@@ -32,7 +32,8 @@ class Renderer:
     def html(self, template: str, status: int = 200, **context: Any) -> HTMLResponse:
         """Return a page; it may be kept, but the browser asks again before it shows it."""
         text = self._environment.get_template(template).render(context)
-        return HTMLResponse(text, status, {"Cache-Control": "no-cache"})
+        # Names of files need not be UTF-8, and then hold what no page can.
+        return HTMLResponse(text.encode(errors="replace"), status, {"Cache-Control": "no-cache"})
 
 
 def json_response(value: Any, status: int = 200) -> Response:
