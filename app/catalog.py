@@ -69,6 +69,7 @@ class ComparedPair:
         first_decided: the first decided flip; None without one.
         kl_mean: mean KL(reference‖candidate) in nats; None where no position is shared.
         lower_bound: whether some positions had top-k only, which makes `kl_mean` a lower bound.
+        identical: whether every shared row is the same, bit for bit.
     """
 
     reference: RunId
@@ -78,6 +79,7 @@ class ComparedPair:
     first_decided: FirstFlip | None
     kl_mean: float | None
     lower_bound: bool
+    identical: bool = False
 
     @property
     def flip_count(self) -> int:

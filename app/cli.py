@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -22,6 +23,9 @@ from capture.study import read_study
 from capture.version import VERSION
 
 DEFAULT_LIBRARY = Path("library")
+
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Controls, what turns text around, and halves of surrogate pairs."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -223,7 +227,8 @@ def _cells(row: RunStatistics) -> tuple[str, ...]:
 
 
 def _say(text: str, stream: Any = None) -> None:
-    (stream or sys.stdout).write(text + "\n")
+    """Print a line; names out of files cannot steer the terminal."""
+    (stream or sys.stdout).write(_UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text) + "\n")
 
 
 if __name__ == "__main__":

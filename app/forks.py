@@ -137,7 +137,15 @@ def _flip(case: OpenCase, stayed: Source, left: Source, position: int) -> Flip:
             if known is not None:
                 return known
     rows = (_one_row(stayed, position), _one_row(left, position))
-    return find_flips(*rows, (stayed.dtype, left.dtype))[0]
+    found = find_flips(*rows, (stayed.dtype, left.dtype))
+    return found[0] if found else _parted(*rows)
+
+
+def _parted(stayed: Steps, left: Steps) -> Flip:
+    """Return the fork of two streams whose winners agree although they went apart: a tie, however it came about."""
+    margins = float(stayed.margin_nats[0]), float(left.margin_nats[0])
+    taken = int(stayed.token_id[0]), int(left.token_id[0])
+    return Flip(int(stayed.position[0]), stayed.prefix_id[0], *taken, FlipClass.TIE, *margins)
 
 
 def _one_row(source: Source, position: int) -> Steps:

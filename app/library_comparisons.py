@@ -19,12 +19,12 @@ from app.shelf import SECONDS
 from capture import comparison
 from capture.bundle import Bundle
 from capture.compare import Comparison, Side, compare_runs, first_difference
+from capture.control import control_margin_nats
 from capture.database import Database, open_database
 from capture.errors import BundleError, ComparisonError, DamagedBundleError, FlipscopeError, VocabularyError
 from capture.flips import Flip
 from capture.metrics import PairMetrics
 from capture.model import FlipClass, Keep, Mode, ScoringPath, Steps
-from capture.pairs import control_margin_nats
 from capture.prefix import PREFIX_ID_BYTES
 
 AT_ONCE = 30_000_000
@@ -221,6 +221,7 @@ def _read(database: Database, entry: ComparisonEntry, number: int, identity: int
         prefix_id=tuple(map(bytes, np.ma.getdata(columns["prefix_id"]))),
         metrics=PairMetrics(**metrics),
         flips=_flips(database, entry, identity),
+        identical=pair.identical,
     )
 
 

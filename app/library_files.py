@@ -21,13 +21,13 @@ import duckdb
 
 from app.catalog import BrokenFile, BundleEntry, ComparedPair, ComparisonEntry, Entry, FirstFlip, Stamp
 from app.deadline import Deadline
-from app.trust import require_types
 from capture import bundle, comparison
 from capture.bundle_facts import BundleFacts, facts_from_json, run_from_json
 from capture.database import SIZES, check_schema, check_size, first_line
 from capture.errors import BundleError, DamagedBundleError, ForeignBundleError
 from capture.model import FlipClass, RunId
 from capture.prefix import PREFIX_ID_BYTES, prefix_of
+from capture.trust import require_types
 
 SUFFIX = ".duckdb"
 
@@ -78,7 +78,7 @@ def find_files(folder: Path) -> dict[str, Stamp | BrokenFile]:
 
 
 def stamp_of(path: str | Path) -> Stamp:
-    """Return the stamp of a file; raises OSError where there is none, or a pipe or device, which could wait for ever."""
+    """Return the stamp of a file; raises OSError where there is none, or a pipe, which would be waited for for ever."""
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
@@ -288,6 +288,7 @@ def _pair(version: int, text: str, total: tuple[Any, ...], flips: Sequence[tuple
         first_decided=_first_flip(*decided[0][2:]) if decided else None,
         kl_mean=kl_mean if kl_mean is not None and math.isfinite(kl_mean) else None,
         lower_bound=lower_bound,
+        identical=facts.get("identical") is True,
     )
 
 

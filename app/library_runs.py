@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from app.cache import SizedCache
 from app.catalog import BundleEntry, Stamp
 from app.shelf import Shelf
-from app.trust import is_plain
 from capture.bundle import Bundle
 from capture.bundle_steps import read_steps
 from capture.errors import DamagedBundleError
 from capture.model import Json, Mode, Prompt, Run, RunId, Steps, Token
+from capture.trust import is_plain
 
 MEGABYTE = 1 << 20
 

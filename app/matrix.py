@@ -182,7 +182,7 @@ def _compared(pair: ComparedPair, run: Run, link: CaseLink) -> Cell:
         kl=_kl(pair),
         level=_level(pair.flip_count, pair.positions),
         mode=run.mode.value,
-        note="nothing differs: its options may have had no effect" if pair.kl_mean == 0 and not pair.flip_count else "",
+        note="nothing differs: its options may have had no effect" if pair.identical else "",
     )
 
 

@@ -95,6 +95,18 @@ def certify(
     return Certificate(Exactness.APPROXIMATE, len(compared), forced_steps, min(at for at, _ in differing), largest)
 
 
+def first_departure(branch: Steps, free: Steps) -> int | None:
+    """Return the first position where a branch differs from the runtime's own free run on the prefixes both have.
+
+    A branch at the first fork, with the runtime's own choice, must be the free run: None then.
+    """
+    where = dict(zip(free.prefix_id, free.row_hash, strict=True))
+    for row, prefix_id in enumerate(branch.prefix_id):
+        if where.get(prefix_id, branch.row_hash[row]) != branch.row_hash[row]:
+            return int(branch.position[row])
+    return None
+
+
 def _recomputed(stream: Stream, position: int) -> list[tuple[int, bytes]]:
     return [
         (int(record["position"]), stream.row(index))

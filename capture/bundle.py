@@ -15,9 +15,10 @@ from capture.bundle_facts import BundleFacts, facts_from_json, facts_to_json, ru
 from capture.codec import SHUFFLE_ZSTD, decode, encode
 from capture.database import Database, open_database, write_database
 from capture.errors import DamagedBundleError, ForeignBundleError, NotFoundError
-from capture.model import Json, Prompt, Run, Steps, Token
-from capture.prefix import prefix_of
+from capture.model import Json, PrefixId, Prompt, Run, Steps, Token
+from capture.prefix import chain, prefix_of
 from capture.rows import row_hash
+from capture.trust import require_types
 
 FORMAT = 1
 
@@ -105,6 +106,8 @@ class Bundle:
             self.facts = self._read_facts()
             self.prompt = self._read_prompt()
             self.runs = self._read_runs()
+            for value in (self.facts, *self.runs):
+                require_types(value)
         except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             self.close()
             raise DamagedBundleError(
@@ -206,6 +209,13 @@ class Bundle:
                 raise DamagedBundleError(f"{self.path.name}: run {run.run_id} lacks positions; capture it again")
             if run.positions and steps.position[0] == 0 and steps.prefix_id[0] != after_prompt:
                 raise DamagedBundleError(f"{self.path.name}: run {run.run_id} does not follow its prompt")
+            if (
+                run.positions
+                and steps.prefix_id != tuple(chain(steps.token_id.tolist(), PrefixId(steps.prefix_id[0])))[:-1]
+            ):
+                raise DamagedBundleError(
+                    f"{self.path.name}: run {run.run_id} has prefix ids that its tokens do not give"
+                )
             self._verify_rows(run, steps)
 
     def _verify_rows(self, run: Run, steps: Steps) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from capture.branch import REPLAY, PlannedFork, branch_job, certify, choose_forks, fork_of
+from capture.branch import REPLAY, PlannedFork, branch_job, certify, choose_forks, first_departure, fork_of
 from capture.bundle import RecordedRun
 from capture.engines.base import ForcedJob, FreeJob, Job
 from capture.flips import find_flips
-from capture.model import Mode, Origin, Prompt, RunId, ScoringPath
+from capture.model import Exactness, Mode, Origin, Prompt, RunId, ScoringPath
 from capture.plan import free_streams
 from capture.ranges import find_ranges
 from capture.reference import Reference
@@ -55,7 +55,7 @@ class CaseRecorder:
             forced, stream = self._forced(scoring_path, reference.token_ids, reference.run.run_id)
             runs.append(forced)
             if scoring_path is ScoringPath.DECODE:
-                runs += self._branches(reference, forced, stream)
+                runs += [self._held(branch, runs[0]) for branch in self._branches(reference, forced, stream)]
         return runs
 
     def _free_runs(self) -> list[RecordedRun]:
@@ -85,7 +85,7 @@ class CaseRecorder:
 
     def _choose(self, reference: Reference, forced: RecordedRun) -> tuple[PlannedFork, ...]:
         dtypes = (reference.run.dtype, forced.run.dtype)
-        flips = find_flips(reference.steps, forced.steps, dtypes)
+        flips = find_flips(reference.steps, forced.steps, dtypes, reference.control_margin_nats)
         texts = [self._bytes(token_id) for token_id in reference.token_ids]
         return choose_forks(flips, find_ranges(texts), self.study.forks)
 
@@ -102,6 +102,16 @@ class CaseRecorder:
         before = (*self.prompt.token_ids, *path[: fork.position])
         origin = Origin(Mode.BRANCH, fork=fork_of(forced.run, forced.steps, fork), certificate=certificate)
         return self._recorded(own.from_position(fork.position), before, origin)
+
+    def _held(self, branch: RecordedRun, free: RecordedRun) -> RecordedRun:
+        """Hold a branch against the runtime's own free run: after the same prefix every bit must be equal."""
+        departure = first_departure(branch.steps, free.steps)
+        certificate = branch.run.certificate
+        if departure is None or certificate is None or certificate.exactness is not Exactness.EXACT:
+            return branch
+        self.session.note(f"{self.case_id}: a branch differs from the runtime's own free run at position {departure}")
+        worse = replace(certificate, exactness=Exactness.APPROXIMATE, first_difference=departure)
+        return replace(branch, run=replace(branch.run, certificate=worse))
 
     def _recorded(self, stream: Stream, before: Sequence[int], origin: Origin) -> RecordedRun:
         session = self.session

@@ -54,8 +54,9 @@ def read_cases(path: Path) -> CaseFile:
     try:
         with path.open("rb") as file:
             data = file.read(LARGEST_FILE + 1)
-    except OSError as error:
-        raise CaseError(f"{path}: {error.strerror or error}; name a case file that can be read") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", None) or error
+        raise CaseError(f"{path}: {reason}; name a case file that can be read") from None
     if len(data) > LARGEST_FILE:
         raise CaseError(f"{path}: larger than {LARGEST_FILE // 1024**2} MiB; split it into several case files")
     try:

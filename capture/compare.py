@@ -15,7 +15,7 @@ from capture.metrics import PairMetrics, compare_rows, compare_top_k, concatenat
 from capture.model import Mode, Run, RunId, Steps, Token
 from capture.rows import widen
 
-_BLOCK = 64
+_BLOCK = 16
 """Rows compared at once: bounds memory whatever the length of a run."""
 
 
@@ -30,6 +30,7 @@ class Comparison:
         prefix_id: n ids, those both runs share.
         metrics: one value a position.
         flips: where the two chose differently, by position.
+        identical: whether every shared row is the same, bit for bit: the candidate's option may have had no effect.
     """
 
     reference: RunId
@@ -38,16 +39,12 @@ class Comparison:
     prefix_id: tuple[bytes, ...]
     metrics: PairMetrics
     flips: tuple[Flip, ...]
+    identical: bool = False
 
     @property
     def disagreement(self) -> float:
         """Top-1 disagreement: flips per shared position, 0 where none is shared."""
         return len(self.flips) / len(self.position) if len(self.position) else 0.0
-
-    @property
-    def identical(self) -> bool:
-        """Whether the candidate never differed: its option may have had no effect."""
-        return len(self.position) > 0 and not self.metrics.kl_forward.any() and not self.flips
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +87,13 @@ def compare_runs(
         prefix_id=tuple(reference.steps.prefix_id[row] for row in left),
         metrics=_metrics(reference, candidate, left, right),
         flips=find_flips(reference.steps, candidate.steps, dtypes, control_margin_nats),
+        identical=_same_rows(reference.steps, candidate.steps, left, right),
     )
+
+
+def _same_rows(reference: Steps, candidate: Steps, left: NDArray[np.int64], right: NDArray[np.int64]) -> bool:
+    pairs = zip(left.tolist(), right.tolist(), strict=True)
+    return len(left) > 0 and all(reference.row_hash[one] == candidate.row_hash[other] for one, other in pairs)
 
 
 def reference_run(bundle: Bundle) -> Run:

@@ -12,7 +12,7 @@ import numpy as np
 
 from capture.compare import Comparison
 from capture.database import Database, open_database, write_database
-from capture.errors import ForeignBundleError
+from capture.errors import DamagedBundleError, ForeignBundleError
 from capture.flips import Flip
 from capture.metrics import PairMetrics
 from capture.model import FlipClass, RunId
@@ -52,7 +52,11 @@ def write_comparisons(path: Path, comparisons: Sequence[Comparison]) -> None:
     def fill(database: Database) -> None:
         insert = partial(database.insert, TABLES)
         for index, comparison in enumerate(comparisons):
-            facts = {"reference": comparison.reference, "candidate": comparison.candidate}
+            facts = {
+                "reference": comparison.reference,
+                "candidate": comparison.candidate,
+                "identical": comparison.identical,
+            }
             insert("comparison", [[index], [FORMAT], [json.dumps(facts)]])
             insert("shared", _shared_columns(index, comparison))
             insert("flip", _flip_columns(index, comparison.flips))
@@ -61,11 +65,17 @@ def write_comparisons(path: Path, comparisons: Sequence[Comparison]) -> None:
 
 
 def read_comparisons(path: Path) -> tuple[Comparison, ...]:
-    """Return every comparison of a file; raises what `open_database` raises."""
+    """Return every comparison of a file.
+
+    Raises:
+        BundleError: as `open_database`, or it holds values that cannot be.
+    """
     database = open_database(path, TABLES)
     try:
         rows = database.query("SELECT comparison, format, facts FROM comparison ORDER BY comparison")
         return tuple(_read(database, index, version, json.loads(facts)) for index, version, facts in rows)
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise DamagedBundleError(f"{path.name} holds values that cannot be; delete it and compare again") from error
     finally:
         database.close()
 
@@ -85,10 +95,13 @@ def _read(database: Database, index: int, version: int, facts: dict[str, Any]) -
         prefix_id=tuple(columns[1]),
         metrics=PairMetrics(**metrics),
         flips=_read_flips(database, index),
+        identical=facts["identical"] is True,
     )
 
 
 def _array(kind: str, column: Sequence[Any]) -> Any:
+    if None in column:
+        raise ValueError("a metric is missing")
     return np.array(column, {"DOUBLE": np.float64, "INTEGER": np.int32, "BOOLEAN": np.bool_}[kind])
 
 

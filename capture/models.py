@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -57,7 +58,10 @@ def resolve_model(name: str, base: Path) -> str:
     if name.startswith(PACKAGED):
         packaged_model(name)
         return name
-    folder = base / Path(name).expanduser()
+    try:
+        folder = base / Path(name).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"the model folder {name} is in the home of a user who does not exist") from error
     if folder.is_dir():
         return str(folder.resolve())
     if name.startswith((".", "/", "~")):
@@ -116,6 +120,22 @@ def model_shape(name: str) -> ModelShape | None:
         model = packaged_model(name)
         return ModelShape(model.vocabulary_size, model.context_length, model.weight_bytes, "bfloat16")
     return None
+
+
+def model_fingerprint(name: str) -> str:
+    """Return what tells a model's files from another's of the same name, without reading the weights.
+
+    A packaged model is named by its package; a hub name stands for itself.
+    """
+    folder = None if name.startswith(PACKAGED) else model_folder(name)
+    if folder is None:
+        return name
+    digest = hashlib.blake2b(digest_size=16)
+    for file in sorted(folder.iterdir()):
+        if file.is_file():
+            digest.update(f"{file.name}:{file.stat().st_size}\n".encode())
+            digest.update(file.read_bytes() if file.suffix == ".json" else b"")
+    return digest.hexdigest()
 
 
 def _shape_of(folder: Path) -> ModelShape:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
-
 from capture.bundle import Bundle
 from capture.compare import Comparison, Side, comparable_runs, compare_runs, reference_run
 from capture.comparison import SUFFIX, read_comparisons, write_comparisons
+from capture.control import control_margin_nats, yardsticks
 from capture.errors import BundleError
-from capture.flips import shared_rows
 from capture.model import Mode, Run, ScoringPath
 from capture.progress import Reporter
 
@@ -100,35 +98,17 @@ def _keys(bundle: Bundle) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def compare_bundles(reference: Bundle, candidate: Bundle) -> tuple[Comparison, ...]:
     """Compare every run of a candidate with the reference's run of the same scoring path."""
-    yardsticks = {run.run_id: Side.of(reference, run.run_id) for run in _yardsticks(reference)}
-    control = control_margin_nats(list(yardsticks.values()))
+    sides = {run.run_id: Side.of(reference, run.run_id) for run in yardsticks(reference)}
+    control = control_margin_nats(list(sides.values()))
     return tuple(
-        compare_runs(yardsticks[yardstick.run_id], Side.of(candidate, run.run_id), control_margin_nats=control)
+        compare_runs(sides[yardstick.run_id], Side.of(candidate, run.run_id), control_margin_nats=control)
         for yardstick, run in _run_pairs(reference, candidate)
     )
 
 
-def control_margin_nats(yardsticks: list[Side]) -> float:
-    """Return the 99th percentile of how the reference's margin differs from decode to prefill, 0 without both."""
-    if len(yardsticks) < 2:
-        return 0.0
-    left, right = shared_rows(yardsticks[0].steps, yardsticks[1].steps)
-    change = np.abs(yardsticks[0].steps.margin_nats[left] - yardsticks[1].steps.margin_nats[right])
-    return float(np.quantile(change, 0.99)) if len(change) else 0.0
-
-
 def _run_pairs(reference: Bundle, candidate: Bundle) -> list[tuple[Run, Run]]:
     free = reference_run(reference)
-    return [(yardstick, run) for yardstick in _yardsticks(reference) for run in _candidates(candidate, yardstick, free)]
-
-
-def _yardsticks(reference: Bundle) -> list[Run]:
-    """Return the reference's free run and, where it was scored by prefill, that run."""
-    free = reference_run(reference)
-    prefill = [
-        run for run in reference.runs if run.scoring_path is ScoringPath.PREFILL and run.forced_along == free.run_id
-    ]
-    return [free, *prefill[:1]]
+    return [(yardstick, run) for yardstick in yardsticks(reference) for run in _candidates(candidate, yardstick, free)]
 
 
 def _candidates(candidate: Bundle, yardstick: Run, free: Run) -> list[Run]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from capture.errors import PlanError
 from capture.messages import case_to_json, runtime_to_json
 from capture.model import LOGIT_BYTES, Case, Keep, Runtime, ScoringPath
-from capture.models import model_shape
+from capture.models import model_fingerprint, model_shape
 from capture.study import KeepRule, Study
 
 COMPRESSED = 0.62
@@ -81,7 +81,7 @@ def definition(study: Study, case: Case, runtime: Runtime, reference: str) -> st
         "keep": asdict(study.keep),
         "forks": asdict(study.forks) if reference else None,
         "case": case_to_json(case),
-        "runtime": {**runtime_to_json(runtime), "model": Path(runtime.model).name, "label": ""},
+        "runtime": {**runtime_to_json(runtime), "model": model_fingerprint(runtime.model), "label": "", "command": ()},
         "reference": reference,
     }
     return hashlib.blake2b(json.dumps(facts, sort_keys=True).encode(), digest_size=16).hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Any
@@ -18,13 +19,18 @@ _PATH = re.compile(r"[/\\~]")
 
 def public_runtime(runtime: Runtime) -> Runtime:
     """Return the runtime as a stranger may see it: folders by their names, values of variables by allow-list."""
-    environment = {
-        name: value if _HARMLESS.match(name) and not _PATH.search(value) else "(set)"
-        for name, value in sorted(runtime.environment.items())
-    }
+    environment = public_environment(runtime.environment)
     options = {name: _without_folder(value) for name, value in runtime.options.items()}
     model = PurePath(runtime.model).name
     return replace(runtime, model=model, options=options, environment=environment, command=())
+
+
+def public_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return environment variables by name; a value that is not known to be harmless, or has a path, as `(set)`."""
+    return {
+        name: value if _HARMLESS.match(name) and not _PATH.search(value) else "(set)"
+        for name, value in sorted(variables.items())
+    }
 
 
 def _without_folder(value: Any) -> Any:

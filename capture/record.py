@@ -18,7 +18,7 @@ from pathlib import Path
 from capture.bundle import Bundle, RecordedRun, write_bundle
 from capture.bundle_facts import BundleFacts
 from capture.case_recorder import CaseRecorder
-from capture.errors import EngineError, StudyError, UsageError
+from capture.errors import EngineError, StudyError, UsageError, WorkerDiedError
 from capture.identity import id_spans, vocabulary_hash
 from capture.model import Case, Exactness, Mode, Prompt, Runtime
 from capture.pairs import write_missing_comparisons
@@ -136,7 +136,6 @@ class Recorder:
                     session, case, reference.prompt, reference.stop_ids, reference.run.run_id
                 )
                 runs = recorder.record_candidate(reference)
-                self._check_first_fork(runs)
                 self._seal(session, case, reference.prompt, recorder, runs, reference.run.run_id)
 
     def _missing(self, runtime: Runtime, references: Mapping[str, Reference]) -> list[Case]:
@@ -203,24 +202,14 @@ class Recorder:
     def _template_differs(self, session: RuntimeSession, case: Case, prompt: Prompt) -> bool:
         try:
             own = session.tokenize(case, self._study.date)
+        except WorkerDiedError:
+            raise
         except EngineError:
             return False  # it has no template of its own, so none that could differ
         if own.token_ids != prompt.token_ids:
             self._reporter.note(f"{session.runtime.name}: its own chat template renders {case.case_id} differently")
             return True
         return False
-
-    def _check_first_fork(self, runs: Sequence[RecordedRun]) -> None:
-        """Hold the branch at the first fork against the runtime's own free run: they must be the same, bit for bit."""
-        free = runs[0].steps
-        where = dict(zip(free.prefix_id, free.row_hash, strict=True))
-        for recorded in runs:
-            fork = recorded.run.fork
-            if fork is None or where.get(fork.prefix_id) is None or int(free.token_id[fork.position]) != fork.token_id:
-                continue
-            shared = zip(recorded.steps.prefix_id, recorded.steps.row_hash, strict=True)
-            if any(where.get(prefix_id, row_hash) != row_hash for prefix_id, row_hash in shared):
-                self._reporter.note(f"the branch at position {fork.position} differs from the runtime's own free run")
 
     def _count_forks(self) -> dict[Exactness, int]:
         counts = dict.fromkeys(Exactness, 0)

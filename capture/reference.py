@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from capture.bundle import Bundle
-from capture.compare import first_difference, reference_run
+from capture.compare import Side, first_difference, reference_run
+from capture.control import control_margin_nats, yardsticks
 from capture.errors import VocabularyError
 from capture.identity import vocabulary_hash
 from capture.model import Case, Prompt, Run, Steps, Token
@@ -26,6 +27,7 @@ class Reference:
         stop_ids: the ids that end a free run.
         vocabulary_hash: of its tokenizer, empty where none is known.
         tokens: what its bundle mentions, by id.
+        control_margin_nats: how much the benign control moves its margins, see `control`.
     """
 
     path: Path
@@ -36,6 +38,7 @@ class Reference:
     stop_ids: tuple[int, ...]
     vocabulary_hash: str
     tokens: Mapping[int, Token]
+    control_margin_nats: float = 0.0
 
     @property
     def token_ids(self) -> tuple[int, ...]:
@@ -61,6 +64,7 @@ def read_reference(path: Path) -> Reference:
             stop_ids=bundle.facts.stop_ids,
             vocabulary_hash=bundle.facts.vocabulary_hash,
             tokens=bundle.tokens(),
+            control_margin_nats=control_margin_nats([Side.of(bundle, own.run_id) for own in yardsticks(bundle)]),
         )
 
 

@@ -45,7 +45,11 @@ class RuntimeSession:
         self._worker = WorkerProcess(started, folder / f"{runtime.name}.log")
         self.manifest = self._worker.manifest
         self.facts: ModelFacts = self._worker.facts
-        self.vocabulary: Mapping[int, Token] = {token.token_id: token for token in self._worker.vocabulary()}
+        try:
+            self.vocabulary: Mapping[int, Token] = {token.token_id: token for token in self._worker.vocabulary()}
+        except BaseException:
+            self._worker.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -54,6 +58,10 @@ class RuntimeSession:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._worker.close()
+
+    def note(self, text: str) -> None:
+        """Tell the user something in one sentence."""
+        self._reporter.note(text)
 
     def tokenize(self, case: Case, date: str) -> Prompt:
         """Return the case as this runtime renders it, up to the answer that it may end with."""

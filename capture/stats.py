@@ -10,7 +10,7 @@ import numpy as np
 
 from capture.bundle import Bundle
 from capture.compare import Comparison
-from capture.errors import NotFoundError
+from capture.errors import BundleError, ComparisonError, NotFoundError, VocabularyError
 from capture.model import FlipClass
 from capture.pairs import compare_bundles, comparison_path, stored_comparisons, study_pairs
 
@@ -53,7 +53,7 @@ class RunStatistics:
 def library_statistics(folder: Path, note: Callable[[str], None]) -> list[RunStatistics]:
     """Return the statistics of every compared run below a folder, in the order of study, case and runtime.
 
-    Files that cannot be read are told to `note`.
+    Files that cannot be read, and pairs that cannot be compared, are told to `note` and hide nothing else.
 
     Raises:
         NotFoundError: the folder does not exist or holds no pair of a reference and a candidate.
@@ -62,9 +62,12 @@ def library_statistics(folder: Path, note: Callable[[str], None]) -> list[RunSta
         raise NotFoundError(
             f"there is no library {folder}; capture one with: flipscope capture STUDY.toml --library DIR"
         )
-    found = [
-        row for reference, candidate in study_pairs(folder, note) for row in _pair_statistics(reference, candidate)
-    ]
+    found: list[RunStatistics] = []
+    for reference, candidate in study_pairs(folder, note):
+        try:
+            found += _pair_statistics(reference, candidate)
+        except (BundleError, ComparisonError, VocabularyError) as error:
+            note(f"left out: {error}")
     if not found:
         raise NotFoundError(f"{folder} holds nothing to compare: a study needs its reference and another runtime")
     return sorted(found, key=lambda row: (row.study, row.case, row.runtime, row.scoring_path, row.mode))

@@ -102,7 +102,7 @@ class _Strict(BaseModel):
 
 class _StudyTable(_Strict):
     name: Name
-    title: str = ""
+    title: str = Field(default="", max_length=1000)
     cases: str = ""
     only: tuple[str, ...] = ()
     reference: str = ""
@@ -133,7 +133,7 @@ class _RuntimeTable(_Strict):
     name: Name
     engine: str
     model: str
-    label: str = ""
+    label: str = Field(default="", max_length=200)
     command: tuple[str, ...] = ()
     options: dict[str, Any] = Field(default_factory=dict)
     environment: dict[str, str] = Field(default_factory=dict)
@@ -154,16 +154,18 @@ def read_study(path: Path) -> Study:
         CaseError: its case file is wrong.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
         tables = _StudyFile.model_validate(tomllib.loads(text))
     except OSError as error:
         raise StudyError(f"cannot read the study {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise StudyError(f"{path} is not UTF-8 text") from error
-    except tomllib.TOMLDecodeError as error:
-        raise StudyError(f"{path} is no TOML file: {error}") from error
     except ValidationError as error:
         raise StudyError(f"{path}: {_first_mistake(error)}") from error
+    except RecursionError as error:
+        raise StudyError(f"{path} is nested too deeply; flatten it") from error
+    except ValueError as error:  # a mistake of syntax, or a number of thousands of digits
+        raise StudyError(f"{path} is no TOML file: {error}") from error
     return _study(path, tables)
 
 
@@ -222,6 +224,9 @@ def _check_kept(path: Path, wanted: tuple[str, ...], key: str, known: list[str])
 
 def _refuse_repeated(path: Path, names: list[str]) -> None:
     repeated = next((name for name in names if names.count(name) > 1), None)
+    odd = next((name for name in names if "--" in name or ".vs." in name or name.endswith(".comparison")), None)
+    if odd is not None:
+        raise StudyError(f"{path}: '{odd}' cannot name a runtime: '--', '.vs.' and '.comparison' part file names")
     if repeated is not None:
         raise StudyError(f"{path}: two runtimes are called '{repeated}'; rename one")
 

@@ -34,18 +34,19 @@ class FolderSinks:
         self._folders = {name: Path(folder) for name, folder in folders.items()}
         self._row_bytes = row_bytes
         self._writers: dict[str, StreamWriter] = {}
-        self._started = time.monotonic()
+        self._started: dict[str, float] = {}
 
     def open(self, name: str) -> RowSink:
         """Return the writer of that sink, opened at its first use."""
         if name not in self._writers:
             self._writers[name] = StreamWriter(self._folders[name], self._row_bytes)
+            self._started[name] = time.monotonic()
         return self._writers[name]
 
     def finish(self, name: str, ending: Ending) -> None:
         """Seal the stream."""
         self.open(name)
-        self._writers.pop(name).finish(ending, time.monotonic() - self._started)
+        self._writers.pop(name).finish(ending, time.monotonic() - self._started[name])
 
     def folder(self, name: str) -> str:
         """Return the folder of that sink, which is then not opened here."""

@@ -95,11 +95,11 @@ class WorkerProcess:
         if self._process.stdin and not self._process.stdin.closed:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_PATIENCE_SECONDS)
-        except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):  # what it started may outlive it and hold a device
             os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+        self._process.wait()
         if self._process.stdout:
             self._process.stdout.close()
         self._sources.cleanup()
@@ -121,10 +121,11 @@ class WorkerProcess:
                     encoding="utf-8",
                     process_group=0,
                 )
-            except OSError as error:
+            except (OSError, ValueError) as error:  # ValueError: a NUL, or '=' in a variable's name
                 self._sources.cleanup()
+                reason = getattr(error, "strerror", None) or error
                 raise EngineError(
-                    f"runtime '{self._runtime.name}': cannot start '{command[0]}': {error.strerror}; mend its command"
+                    f"runtime '{self._runtime.name}': cannot start '{command[0]}': {reason}; mend its command"
                 ) from error
 
     def _start_engine(self) -> None:

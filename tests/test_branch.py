@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from capture.branch import PlannedFork, branch_job, certify, choose_forks
+from capture.branch import PlannedFork, branch_job, certify, choose_forks, first_departure
 from capture.flips import Flip
 from capture.model import Ending, Exactness, FlipClass, RangeKind, Steps
 from capture.ranges import Range
@@ -87,3 +87,11 @@ def test_a_fork_goes_on_as_far_as_the_context_lets_it() -> None:
     job = branch_job((1, 2), (3,) * 6, forks, (), max_tokens=4, context_length=8)
     assert [2 + fork.position + 1 + fork.max_tokens for fork in job.forks] == [7, 8, 8]
     assert [fork.max_tokens for fork in job.forks] == [4, 2, 0]
+
+
+def test_a_branch_that_leaves_its_own_free_run_is_found(steps: Steps) -> None:
+    later = make_steps(LOGITS[2:], before=(7, 8, 9, *steps.token_id[:2].tolist()), first=2)
+    assert first_departure(later, steps) is None
+    hashes = (*later.row_hash[:2], b"0" * 16, *later.row_hash[3:])
+    changed = Steps(**{name: getattr(later, name) for name in Steps.__slots__} | {"row_hash": hashes})
+    assert first_departure(changed, steps) == 4

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import duckdb
@@ -127,6 +128,10 @@ def test_a_file_that_holds_anything_else_is_refused(bundle_path: Path, statement
         "UPDATE run SET facts = '{}'",
         "DELETE FROM prompt",
         "UPDATE prompt SET token_ids = []",
+        "UPDATE bundle SET facts = json_merge_patch(facts, '{\"study\": 5}')",
+        'UPDATE run SET facts = json_merge_patch(facts, \'{"positions": "x"}\')',
+        "UPDATE bundle SET facts = repeat('[', 100000)",
+        'UPDATE bundle SET facts = replace(facts, \'"id_spans":\', \'"id_spans": [[0, 1e999]], "more":\')',
     ],
 )
 def test_a_description_that_cannot_be_read_is_told(bundle_path: Path, statement: str) -> None:
@@ -150,3 +155,25 @@ def test_a_place_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(StorageFullError):
         make_bundle(blocked, [make_run(LOGITS, make_steps(LOGITS))])
     assert [path.name for path in tmp_path.iterdir()] == ["folder.duckdb"]
+
+
+@pytest.mark.parametrize("column", ["codec", "payload"])
+def test_an_empty_row_is_told(bundle_path: Path, column: str) -> None:
+    with duckdb.connect(str(bundle_path)) as connection:
+        connection.execute(f"UPDATE logits SET {column} = NULL")
+    with Bundle(bundle_path) as bundle, pytest.raises(DamagedBundleError, match="row of logits is empty"):
+        bundle.row(bundle.runs[0].run_id, 0)
+
+
+@pytest.mark.parametrize("change", ["position = NULL", "top_ids = NULL", "top_ids = [1] WHERE position = 0"])
+def test_steps_that_cannot_be_are_told(bundle_path: Path, change: str) -> None:
+    with duckdb.connect(str(bundle_path)) as connection:
+        connection.execute(f"UPDATE step SET {change}")
+    with Bundle(bundle_path) as bundle, pytest.raises(DamagedBundleError, match="positions of run"):
+        bundle.steps(bundle.runs[0].run_id)
+
+
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.duckdb")
+    with pytest.raises(DamagedBundleError, match="no regular file"):
+        Bundle(tmp_path / "pipe.duckdb")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from app.cli import main
+from capture.bundle import Bundle, RecordedRun
 from capture.model import Mode, Origin
 from tests.factories import make_bundle, make_facts, make_run, make_steps
 
@@ -96,6 +97,17 @@ def test_a_plan_starts_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str
     study = data_folder() / "studies" / "demo.toml"
     assert main(["capture", str(study), "--library", str(tmp_path / "new"), "--plan", "--json"]) == 0
     planned = json.loads(capsys.readouterr().out)
-    assert len(planned) == 15
+    assert len(planned) == 12
     assert all(bundle["positions"] > 0 and bundle["bundle_bytes"] > 0 and bundle["seconds"] > 0 for bundle in planned)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_names_out_of_files_cannot_steer_the_terminal(library: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Bundle(library / "study/case--other.duckdb") as other:
+        steps, run = other.steps(other.runs[0].run_id), other.runs[0]
+    facts = make_facts("\x1b[2J\u202e", is_reference=False)
+    make_bundle(library / "study/case--other.duckdb", [RecordedRun(run, steps, {}, (), lambda _: b"")], facts)
+    assert main(["stats", str(library)]) == 0
+    printed = capsys.readouterr().out
+    assert "[2J" in printed
+    assert not {"\x1b", "\u202e"} & set(printed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -63,7 +64,13 @@ def _link(target: str) -> Harm:
     return harm
 
 
+def _pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
 HARMS: dict[str, tuple[Harm, str]] = {
+    "pipe": (_pipe, "no regular file"),
     "garbage": (lambda path: path.write_bytes(b"<script>" * 999), "no readable DuckDB file"),
     "empty": (lambda path: path.write_bytes(b""), "file"),
     "truncated": (_cut, "truncated"),
@@ -185,10 +192,13 @@ def test_a_reference_that_cannot_be_read_gives_way(copy: Path) -> None:
     assert opened.lanes[0].is_reference
 
 
-def test_damaged_logits_cost_the_comparison_not_the_lane(copy: Path) -> None:
+@pytest.mark.parametrize("change", ["payload = 'rubbish'::BLOB", "payload = NULL", "codec = NULL"])
+def test_damaged_logits_cost_the_comparison_not_the_lane(copy: Path, change: str) -> None:
     for path in copy.rglob("*.comparison.duckdb"):
         path.unlink()
-    _sql("UPDATE logits SET payload = 'rubbish'::BLOB WHERE position = 2")(copy / "synthetic" / "iface--int4.duckdb")
+    _sql(f"UPDATE logits SET {change} WHERE row_hash IN (SELECT row_hash FROM step WHERE position = 2)")(
+        copy / "synthetic" / "iface--int4.duckdb"
+    )
     opened = Library(copy).open_case("iface", Mode.FREE)
     assert len(opened.lanes) == 2
     assert opened.comparisons == {}

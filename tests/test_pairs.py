@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pytest
 
@@ -68,3 +70,32 @@ def test_a_candidate_of_another_study_can_be_the_reference(tmp_path: Path) -> No
     borrowed = make_bundle(tmp_path / "one--a.duckdb", [free], replace(facts, study="elsewhere"))
     candidate = make_bundle(tmp_path / "one--b.duckdb", [forced(free, 1.0)], make_facts("b", is_reference=False))
     assert list(study_pairs(tmp_path, pytest.fail)) == [(borrowed, candidate)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE comparison SET facts = '['",
+        "UPDATE shared SET kl_forward = NULL",
+        "INSERT INTO flip SELECT comparison, position, prefix_id, 1, 2, '<b>', 1, 1 FROM shared",
+    ],
+)
+def test_a_comparison_with_impossible_values_counts_as_missing(
+    tmp_path: Path, pair: tuple[Path, Path], statement: str
+) -> None:
+    write_missing_comparisons(tmp_path, SilentReporter())
+    expected = library_statistics(tmp_path, pytest.fail)
+    with duckdb.connect(str(comparison_path(*pair))) as connection:
+        connection.execute(statement)
+    assert library_statistics(tmp_path, pytest.fail) == expected
+
+
+def test_a_pair_that_cannot_be_compared_is_told_and_hides_nothing(tmp_path: Path, pair: tuple[Path, Path]) -> None:
+    other = pair[1].with_name(pair[1].name.replace("--", "--other-"))
+    shutil.copyfile(pair[1], other)
+    with duckdb.connect(str(other)) as connection:
+        connection.execute("UPDATE logits SET payload = NULL")
+    notes: list[str] = []
+    assert library_statistics(tmp_path, notes.append) == library_statistics(pair[1].parent, lambda _: None)
+    assert len(notes) == 1
+    assert other.name in notes[0]

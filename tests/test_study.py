@@ -50,6 +50,11 @@ def test_a_small_study_has_sensible_defaults(tmp_path: Path) -> None:
     ("old", "new", "message"),
     [
         ('engine = "torch"', 'engine = "tensorrt"', "unknown engine 'tensorrt'"),
+        ('reference = "a"', "deep = " + "[" * 5000, "nested too deeply"),
+        ('reference = "a"', "max_tokens = " + "9" * 5000, "no TOML file"),
+        ('reference = "a"', 'reference = "a"\ntitle = "' + "x" * 1001 + '"', "study.title"),
+        ('name = "b"', 'name = "b"\nlabel = "' + "x" * 201 + '"', "label"),
+        ('model = "packaged:smollm2-135m-instruct"', 'model = "~nobody-here/model"', "home of a user"),
         ('cases = "cases.json"', 'cases = "cases.json"\nonly = ["two"]', "unknown case 'two'"),
         ('attention = "eager"', 'attenton = "eager"', "attenton"),
         ('attention = "eager"', 'attention = "flash"', "flash"),
@@ -121,3 +126,12 @@ def test_only_needs_cases_and_takes_each_once(tmp_path: Path) -> None:
     )
     with pytest.raises(StudyError, match="'only' picks from 'cases'"):
         read_study(write(tmp_path, text))
+
+
+def test_a_study_may_start_with_a_byte_order_mark(tmp_path: Path) -> None:
+    assert read_study(write(tmp_path, f"\ufeff{GOOD}")).name == "mine"
+
+
+def test_a_case_file_whose_name_holds_a_nul_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CaseError, match="null byte"):
+        read_study(write(tmp_path, GOOD.replace('"cases.json"', '"a\\u0000b"')))

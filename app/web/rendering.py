@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from app import links
 from app.resources import StaticFolder
+from app.text import clean
 from capture.version import VERSION
+
+_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""Controls, and what turns text around: names out of files may hold them."""
+
+
+def _visible(value: Any) -> Any:
+    if isinstance(value, str) and not isinstance(value, Markup) and _UNSEEN.search(value):
+        return _UNSEEN.sub(lambda found: clean(found[0]), value)
+    return value
 
 
 class Renderer:
@@ -24,6 +36,7 @@ class Renderer:
             loader=FileSystemLoader(folder),
             autoescape=True,
             undefined=StrictUndefined,
+            finalize=_visible,
             trim_blocks=True,
             lstrip_blocks=True,
         )

@@ -20,6 +20,7 @@ from capture.engines.torch_model import LoadedModel, tokenizer_json
 from capture.engines.torch_options import TorchOptions
 from capture.engines.torch_probe import Probe
 from capture.engines.torch_state import inner_tensors, is_wrapper
+from capture.public import public_environment
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "torchao", "optimum-quanto", "gguf")
 _ENVIRONMENT = frozenset(
@@ -149,8 +150,8 @@ def _driver() -> str | None:
 
 
 def _environment() -> Mapping[str, str]:
-    names = (name for name in os.environ if name in _ENVIRONMENT or name.startswith(_ENVIRONMENT_PREFIXES))
-    return {name: os.environ[name] for name in sorted(names)}
+    names = [name for name in os.environ if name in _ENVIRONMENT or name.startswith(_ENVIRONMENT_PREFIXES)]
+    return public_environment({name: os.environ[name] for name in names})
 
 
 def _model(loaded: LoadedModel) -> Mapping[str, Any]:

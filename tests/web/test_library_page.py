@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
+import duckdb
 import pytest
 from bs4 import BeautifulSoup, Tag
 from starlette.testclient import TestClient
@@ -121,3 +123,27 @@ def test_a_new_study_appears_by_itself(copy: Path, monkeypatch: pytest.MonkeyPat
         assert {study["name"] for study in client.get("/index.json").json()["studies"]} == {"new", "synthetic"}
         shutil.rmtree(copy / "new")
         assert len(client.get("/index.json").json()["studies"]) == 1
+
+
+def test_a_file_name_that_is_no_utf8_is_listed(copy: Path) -> None:
+    shutil.copyfile(next(copy.rglob("*.duckdb")), os.fsencode(copy) + b"/bad\xff.duckdb")
+    with client_of(copy) as client:
+        for address in ("/", "/index.json", "/c/iface"):
+            response = client.get(address)
+            assert response.status_code == 200
+            assert address == "/c/iface" or "bad?.duckdb" in response.text
+
+
+def test_controls_in_names_are_shown_and_do_nothing(copy: Path) -> None:
+    for path in copy.rglob("hostile--int4.duckdb"):
+        with duckdb.connect(str(path)) as connection:
+            connection.execute("UPDATE bundle SET facts = replace(facts, 'Synthetic', '\\u001b[2J\\u202e\\u0000x')")
+            connection.execute(
+                "UPDATE bundle SET facts = replace(facts, '\"synthetic\"', '\"\\u001b[2J\\u202e\\u0000x\"')"
+            )
+    with client_of(copy) as client:
+        for address in ("/", "/c/hostile"):
+            response = client.get(address)
+            assert response.status_code == 200
+            assert not {"\x1b", "\u202e", "\x00"} & set(response.text)
+        assert "[2J" in client.get("/").text

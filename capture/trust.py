@@ -10,7 +10,8 @@ from dataclasses import is_dataclass
 from enum import Enum
 from typing import Any
 
-_DEEPEST = 12
+_DEEPEST = 100
+"""Levels; the schema of a real tool can have dozens."""
 
 _HINTS: dict[type, dict[str, Any]] = {}
 
