@@ -122,7 +122,7 @@ class Figures:
 
     def seconds(self, name: str) -> float:
         """Return the median seconds of a step without capture."""
-        return statistics.median(getattr(step, name) for step in self.plain)
+        return float(statistics.median(getattr(step, name) for step in self.plain))
 
 
 class Bench:
