@@ -18,6 +18,9 @@ MEGABYTE = 1 << 20
 MOST_TOKENS = 1 << 20
 """No vocabulary comes near a million ids."""
 
+LONGEST_TOKEN = 1 << 14
+"""Bytes of one token; no vocabulary comes near, and a page holds a token many times."""
+
 _BYTES_OBJECT = 49 + 8
 """What a Python `bytes` costs beside its bytes, in a tuple."""
 
@@ -107,7 +110,10 @@ def _check(entry: BundleEntry, run: Run, steps: Steps) -> None:
 
 def _tokens(bundle: Bundle) -> dict[int, Token]:
     rows = bundle.database.query(f"SELECT token_id, bytes, special FROM token LIMIT {MOST_TOKENS}")
-    if not all(isinstance(data, bytes) and isinstance(token_id, int) for token_id, data, _ in rows):
+    if not all(
+        isinstance(token_id, int) and isinstance(data, bytes) and len(data) <= LONGEST_TOKEN
+        for token_id, data, _ in rows
+    ):
         raise DamagedBundleError(f"{bundle.path.name}: table token holds wrong values; capture it again")
     return {token_id: Token(token_id, data, bool(special)) for token_id, data, special in rows}
 

@@ -232,3 +232,11 @@ def test_names_with_quotes_and_other_letters_are_read(copy: Path) -> None:
     library = Library(copy)
     assert library.broken() == ()
     assert any(entry.name.endswith('größe "x".duckdb') for entry in library.entries())
+
+
+@pytest.mark.parametrize("data", ["NULL", "repeat('<b>', 3000000)::BLOB"])
+def test_a_token_that_no_vocabulary_has_costs_only_its_lane(copy: Path, data: str) -> None:
+    _sql(f"UPDATE token SET bytes = {data} WHERE token_id = 65")(copy / "synthetic" / "iface--int4.duckdb")
+    opened = Library(copy).open_case("iface", Mode.FREE)
+    assert len(opened.lanes) == 1
+    assert any("table token holds wrong values" in notice for notice in opened.notices)
