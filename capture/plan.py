@@ -138,7 +138,7 @@ def check_disk(planned: list[PlannedBundle], library: Path) -> None:
     free = shutil.disk_usage(place).free
     if needed > free:
         raise PlanError(
-            f"the capture needs about {needed / 1e9:,.1f} GB in {library} and {free / 1e9:,.1f} GB are free; "
+            f"the capture needs about {needed / 1e6:,.1f} MB in {library} and {free / 1e6:,.1f} MB are free; "
             "lower max_tokens or [keep] logits, or free some space"
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
 import tomllib
@@ -107,7 +108,7 @@ class _StudyTable(_Strict):
     only: tuple[str, ...] = ()
     reference: str = ""
     reference_bundles: tuple[str, ...] = ()
-    date: Annotated[str, StringConstraints(pattern=r"^\d{4}-\d{2}-\d{2}$")] = "2026-01-01"
+    date: datetime.date = datetime.date(2026, 1, 1)
     max_tokens: int = Field(default=512, ge=1, le=1_000_000)
     replicas: int = Field(default=0, ge=0, le=100)
     scoring_paths: tuple[ScoringPath, ...] = (ScoringPath.DECODE,)
@@ -184,7 +185,7 @@ def _study(path: Path, tables: _StudyFile) -> Study:
         runtimes=runtimes,
         reference=head.reference,
         reference_bundles=_reference_bundles(path, head),
-        date=head.date,
+        date=head.date.isoformat(),
         max_tokens=head.max_tokens,
         replicas=head.replicas,
         scoring_paths=tuple(dict.fromkeys(head.scoring_paths)),

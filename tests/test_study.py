@@ -64,6 +64,7 @@ def test_a_small_study_has_sensible_defaults(tmp_path: Path) -> None:
         ('reference = "a"', 'reference_bundles = ["x.duckdb"]', "x.duckdb does not exist"),
         ('reference = "a"', 'reference = "a"\ntemperature = 0.7', "temperature"),
         ('reference = "a"', 'reference = "a"\nmax_tokens = 0', "max_tokens"),
+        ('reference = "a"', 'reference = "a"\ndate = "9999-99-99"', "study.date"),
         ('name = "b"', 'name = "a"', "two runtimes are called 'a'"),
         ('name = "b"', 'name = "../b"', "runtime.1.name"),
         ('name = "mine"', 'name = "mi/ne"', "study.name"),

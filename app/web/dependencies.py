@@ -10,6 +10,9 @@ from app.library import Library
 from app.settings import Settings
 from app.web.rendering import Renderer
 
+READ = ["GET", "HEAD"]
+"""The methods of every page: whoever may get it may ask for its head alone."""
+
 
 def _settings(request: Request) -> Settings:
     settings: Settings = request.app.state.settings

@@ -6,14 +6,14 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from app.links import HEALTH
-from app.web.dependencies import LibraryDep
+from app.web.dependencies import READ, LibraryDep
 from app.web.rendering import json_response
 from capture.version import VERSION
 
 router = APIRouter()
 
 
-@router.get(HEALTH)
+@router.api_route(HEALTH, methods=READ)
 def health(library: LibraryDep) -> Response:
     """Return how many bundles can be read and how many files cannot; a broken file is no fault of the server."""
     catalog = library.catalog()

@@ -9,19 +9,19 @@ from starlette.responses import Response
 
 from app.links import LIBRARY
 from app.matrix import LibraryPage, library_page
-from app.web.dependencies import LibraryDep, RendererDep, SettingsDep
+from app.web.dependencies import READ, LibraryDep, RendererDep, SettingsDep
 from app.web.rendering import json_response
 
 router = APIRouter()
 
 
-@router.get(LIBRARY)
+@router.api_route(LIBRARY, methods=READ)
 def library_html(library: LibraryDep, settings: SettingsDep, renderer: RendererDep) -> Response:
     """Return the studies as tables of cases by runtimes."""
     return renderer.html("library.html", page=_page(library, settings))
 
 
-@router.get("/index.json")
+@router.api_route("/index.json", methods=READ)
 def library_json(library: LibraryDep, settings: SettingsDep) -> Response:
     """Return the same as JSON."""
     return json_response(asdict(_page(library, settings)))

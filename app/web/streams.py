@@ -13,7 +13,7 @@ from app.library import Library
 from app.links import CaseLink, ForkLink, Link, Parsed, parse_fork, parse_options
 from app.streams import streams_json, streams_page, tables
 from app.streams_values import StreamsPage
-from app.web.dependencies import LibraryDep, RendererDep
+from app.web.dependencies import READ, LibraryDep, RendererDep
 from app.web.errors import redirect
 from app.web.rendering import json_response
 
@@ -26,13 +26,13 @@ _OWN = ("first", "count")
 """Parameters of the tables that are no options of a view."""
 
 
-@router.get("/c/{case}.json")
+@router.api_route("/c/{case}.json", methods=READ)
 def case_json(case: str, request: Request, library: LibraryDep) -> Response:
     """Return what the page of a case shows, as JSON."""
     return _json(library, _case_link(case, request))
 
 
-@router.get("/c/{case}/tables.json")
+@router.api_route("/c/{case}/tables.json", methods=READ)
 def case_tables(
     case: str,
     request: Request,
@@ -46,19 +46,19 @@ def case_tables(
     return json_response(tables(opened, first, count, link.up() if isinstance(link, ForkLink) else link))
 
 
-@router.get("/c/{case}/f/{fork}.json")
+@router.api_route("/c/{case}/f/{fork}.json", methods=READ)
 def fork_json(case: str, fork: str, request: Request, library: LibraryDep) -> Response:
     """Return what the page of a fork shows, as JSON."""
     return _json(library, _fork_link(case, fork, request))
 
 
-@router.get("/c/{case}/f/{fork}")
+@router.api_route("/c/{case}/f/{fork}", methods=READ)
 def fork_html(case: str, fork: str, request: Request, library: LibraryDep, renderer: RendererDep) -> Response:
     """Return the page of a case with a fork open."""
     return _html(library, renderer, _fork_link(case, fork, request))
 
 
-@router.get("/c/{case}")
+@router.api_route("/c/{case}", methods=READ)
 def case_html(case: str, request: Request, library: LibraryDep, renderer: RendererDep) -> Response:
     """Return the page of a case."""
     return _html(library, renderer, _case_link(case, request))

@@ -119,3 +119,10 @@ def test_pages_have_no_inline_script_and_ask_nobody_else(page: Page) -> None:
         sources = [str(node.get("src") or node.get("href")) for node in found.select("script, link, img, iframe")]
         assert sources
         assert all(source.startswith("/") and not source.startswith("//") for source in sources)
+
+
+@pytest.mark.parametrize("path", ["/", "/index.json", "/healthz", "/c/iface"])
+def test_the_head_of_a_page_may_be_asked_for_alone(client: TestClient, path: str) -> None:
+    answer = client.head(path)
+    assert answer.status_code == client.get(path).status_code
+    assert answer.content == b""
