@@ -22,12 +22,12 @@ class _Entry:
 
 
 _ENGINES = {
-    # A spinning thread pool makes steps ten times slower as soon as another process wants a core.
+    # Threads that spin on end make steps ten times slower once another process wants a core; a short spin is quick.
     "torch": _Entry(
         "capture.engines.torch_engine",
         "TorchEngine",
         "capture.engines.torch_options",
-        {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"},
+        {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "20000"},
     ),
     "vllm": _Entry("capture.engines.vllm_engine", "VllmEngine", "capture.engines.vllm_options"),
 }

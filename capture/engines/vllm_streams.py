@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,7 @@ class Recorder:
     def __init__(self, plan: StreamPlan, *, writes: bool) -> None:
         self.plan = plan
         self.failure: Failure | None = None
-        self.rows = 0
+        self.token_ids: list[int] = []
         self.row_shape: tuple[str, int] | None = None
         self._writes = writes and plan.folder is not None
         self._writer: StreamWriter | None = None
@@ -128,13 +128,21 @@ class Recorder:
         """Give up; the first reason stays."""
         self.failure = self.failure or Failure(kind, message)
 
-    def finish(self, ending: Ending | None, seconds: float) -> None:
-        """Close the stream, as ended where an ending is given and nothing failed."""
+    def finish(self, ending: Ending | None, seconds: float, token_ids: Sequence[int] | None = None) -> None:
+        """Close the stream, as ended where an ending is given and nothing failed.
+
+        Args:
+            ending: why it ended; None where it did not.
+            seconds: how long it took.
+            token_ids: what the engine says that it generated, to be held against what was recorded; None skips that.
+        """
         if not self._writes:
             return
+        if token_ids is not None and list(token_ids) != self.token_ids:
+            self.fail("engine", _disagreement(token_ids, self.token_ids))
         try:
             if ending is not None and self.failure is None:
-                self._open(1 if self.row_shape is None else 0).finish(ending, seconds)
+                self._open(row_bytes=1).finish(ending, seconds)  # opened by now, but for a stream without rows
             elif self._writer is not None:
                 self._writer.close()
         except (FlipscopeError, OSError) as error:
@@ -151,13 +159,22 @@ class Recorder:
             self.fail(_kind(error), str(error))
             return
         self.row_shape = shape
-        self.rows += 1
+        self.token_ids.append(token_id)
 
     def _open(self, row_bytes: int) -> StreamWriter:
         if self._writer is None:
             assert self.plan.folder is not None
             self._writer = StreamWriter(Path(self.plan.folder), row_bytes)
         return self._writer
+
+
+def _disagreement(told: Sequence[int], recorded: Sequence[int]) -> str:
+    pairs = enumerate(zip(told, recorded, strict=False))
+    first = next((index for index, (own, other) in pairs if own != other), min(len(told), len(recorded)))
+    return (
+        f"vLLM reports {len(told)} tokens and {len(recorded)} were recorded, different from number {first} on; "
+        "do not trust this version of vLLM, and report it"
+    )
 
 
 def _kind(error: Exception) -> str:

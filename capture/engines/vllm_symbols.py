@@ -42,6 +42,11 @@ _SHARED = (
         "SchedulerOutput",
         ("scheduled_new_reqs", "scheduled_cached_reqs", "num_scheduled_tokens", "preempted_req_ids"),
     ),
+    Symbol("v1/engine/llm_engine.py", "LLMEngine.from_engine_args"),
+    Symbol("v1/engine/llm_engine.py", "LLMEngine.step"),
+    Symbol("v1/engine/llm_engine.py", "LLMEngine.add_request"),
+    Symbol("v1/engine/llm_engine.py", "LLMEngine.abort_request"),
+    Symbol("v1/engine/llm_engine.py", "LLMEngine.collective_rpc"),
     Symbol("v1/worker/worker_base.py", "WorkerWrapperBase.init_worker", (), ("worker_extension_cls", "__bases__")),
 )
 

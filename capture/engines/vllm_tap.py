@@ -86,11 +86,11 @@ class Tap:
         self._streams[stream_id] = Recorder(plan, writes=self._writes)
         self._started[stream_id] = time.monotonic()
 
-    def finish(self, stream_id: str, ending: Ending | None) -> Recorder:
-        """Write what is under way, close the stream and forget it."""
+    def finish(self, stream_id: str, ending: Ending | None, token_ids: Sequence[int] | None = None) -> Recorder:
+        """Write what is under way, close the stream and forget it; see `Recorder.finish`."""
         self._pipe.drain()
         recorder = self._streams.pop(stream_id)
-        recorder.finish(ending, time.monotonic() - self._started.pop(stream_id))
+        recorder.finish(ending, time.monotonic() - self._started.pop(stream_id), token_ids)
         self._requests = {name: other for name, other in self._requests.items() if other is not recorder}
         return recorder
 

@@ -166,8 +166,16 @@ def test_a_killed_worker_is_told_resumed_and_the_same_again(
 
 
 @pytest.mark.slow
-def test_batched_forks_and_chunked_prefill_are_recorded_whole(tiny: Path, tmp_path: Path) -> None:
-    with start(tiny, tmp_path, batched_forks=True, max_num_batched_tokens=64) as worker:
+def test_batched_forks_and_chunked_prefill_are_recorded_whole_or_refused(tiny: Path, tmp_path: Path) -> None:
+    twelve_blocks = {"num_gpu_blocks_override": 12}
+    with start(
+        tiny,
+        tmp_path,
+        batched_forks=True,
+        max_num_batched_tokens=64,
+        max_model_len=512,
+        engine_arguments=twelve_blocks,
+    ) as worker:
         recording = Recording(worker, tmp_path)
         free = recording.free(30)
         original = by_position(recording.forced(free.token_ids))
@@ -183,6 +191,9 @@ def test_batched_forks_and_chunked_prefill_are_recorded_whole(tiny: Path, tmp_pa
         assert scored.token_ids == free.token_ids
         alone = recording.branch(free.token_ids[:29], ForkRequest(28, 5, 6, "f"))["f"]
         assert computed_again(alone).items() <= original.items()
+        with pytest.raises(EngineError, match="preempted the request"):
+            recording.branch(free.token_ids[:9], *(ForkRequest(at, 5, 200, f"f{at}") for at in range(8)))
+        assert bits(recording.free(30)) == bits(free)
 
 
 @pytest.mark.slow

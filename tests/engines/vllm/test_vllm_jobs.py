@@ -52,7 +52,7 @@ class FakeDriver:
             for position in plan.scored_positions():
                 self._append(recorder, position, tokens[: plan.prompt_length + position], [(0, 0)], None)
             recorder.finish(Ending.PATH, 0.0)
-            return Outcome((), Ending.PATH, recorder.rows, ("float32", COLUMNS), None, ())
+            return Outcome((), Ending.PATH, len(recorder.token_ids), ("float32", COLUMNS), None, ())
         ending, generated = request.exhausted, 0
         while generated < request.max_tokens:
             position = len(tokens) - plan.prompt_length
@@ -71,7 +71,7 @@ class FakeDriver:
         self._keep(request, tokens, state)
         recorder.finish(ending, 0.0)
         assert recorder.failure is None
-        return Outcome(tuple(tokens[len(request.token_ids) :]), ending, recorder.rows, None, None, ())
+        return Outcome(tuple(tokens[len(request.token_ids) :]), ending, len(recorder.token_ids), None, None, ())
 
     def _append(
         self, recorder: Recorder, position: int, tokens: list[int], state: list[tuple[int, ...]], taken: int | None

@@ -117,7 +117,7 @@ def test_a_worker_that_does_not_write_imposes_all_the_same(kind: str, tmp_path: 
     request = bench.engine.add("r", PROMPT, "s")
     bench.run(2)
     assert request.token_ids[3:] == [1, 1]
-    assert bench.tap.finish("s", Ending.PATH).rows == 0
+    assert bench.tap.finish("s", Ending.PATH).token_ids == []
     assert not (tmp_path / "s").exists()
 
 

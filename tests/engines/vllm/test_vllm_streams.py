@@ -120,6 +120,24 @@ def test_scored_positions_follow_the_stride(tmp_path: Path) -> None:
     assert stream(tmp_path).token_ids == (20, 23, 26)
 
 
+@pytest.mark.parametrize(("told", "words"), [([7], "number 1 on"), ([7, 8], "number 1 on"), ([7, 7, 7], "number 2 on")])
+def test_tokens_that_the_engine_does_not_confirm_leave_the_stream_unfinished(
+    tmp_path: Path, told: list[int], words: str
+) -> None:
+    recorder = Recorder(plan(tmp_path), writes=True)
+    feed(recorder, [0, 1], chosen=7)
+    recorder.finish(Ending.LENGTH, 0.0, told)
+    assert recorder.failure is not None
+    assert words in recorder.failure.message
+    assert not stream(tmp_path).complete
+
+
+def test_a_stream_without_rows_is_finished(tmp_path: Path) -> None:
+    Recorder(plan(tmp_path), writes=True).finish(Ending.PATH, 0.0, [])
+    assert len(stream(tmp_path)) == 0
+    assert stream(tmp_path).complete
+
+
 def test_what_a_killed_worker_left_is_kept_where_it_is_equal(tmp_path: Path) -> None:
     first = Recorder(plan(tmp_path), writes=True)
     feed(first, [0, 1])
@@ -137,7 +155,7 @@ def test_a_process_that_does_not_write_leaves_no_folder(tmp_path: Path) -> None:
         assert not recorder.wants_rows
         feed(recorder, [0])
         recorder.finish(Ending.LENGTH, 0.0)
-        assert recorder.rows == 0
+        assert len(recorder.token_ids) == 0
     assert list(tmp_path.iterdir()) == []
 
 
@@ -160,4 +178,4 @@ def test_a_full_disk_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.undo()
     assert recorder.failure is not None
     assert recorder.failure.kind == "storage"
-    assert recorder.rows == 1
+    assert len(recorder.token_ids) == 1
