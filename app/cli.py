@@ -12,12 +12,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from app.diff import diff_json, diff_runs
+from app.diff_text import aligned, diff_lines
 from app.settings import Settings
 from capture.errors import FlipscopeError
 from capture.model import Exactness
 from capture.plan import PlannedBundle, check_disk
 from capture.progress import ConsoleReporter, JsonReporter
 from capture.record import CaptureSummary, Recorder
+from capture.resources import bundled_library
 from capture.stats import RunStatistics, library_statistics
 from capture.study import read_study
 from capture.version import VERSION
@@ -61,6 +64,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_capture(commands)
     _add_stats(commands)
+    _add_diff(commands)
     _add_serve(commands)
     _add_demo(commands)
     return parser
@@ -85,9 +89,27 @@ def _add_stats(commands: Any) -> None:
     parser.set_defaults(command=stats)
 
 
+def _add_diff(commands: Any) -> None:
+    parser = commands.add_parser("diff", help="print what two runs' manifests tell apart")
+    for name in ("left", "right"):
+        parser.add_argument(
+            name, metavar="RUN", help="a run by the start of its id, as case/runtime, or by the path of its bundle"
+        )
+    parser.add_argument("--library", type=Path, default=None, metavar="DIR", help="where the bundles are")
+    parser.add_argument("--json", action="store_true", help="print one JSON document, with every value in full")
+    parser.set_defaults(command=diff)
+
+
 def _add_serve(commands: Any) -> None:
     parser = commands.add_parser("serve", help="show a library in the browser")
-    parser.add_argument("library", type=Path, nargs="?", default=None, metavar="LIBRARY", help="a folder of bundles")
+    parser.add_argument(
+        "library",
+        type=Path,
+        nargs="?",
+        default=None,
+        metavar="LIBRARY",
+        help="a folder of bundles (default: library, or the study that ships with flipscope where there is none)",
+    )
     _add_server_options(parser)
     parser.set_defaults(command=serve)
 
@@ -103,6 +125,11 @@ def _add_demo(commands: Any) -> None:
 def _add_server_options(parser: argparse.ArgumentParser) -> None:
     Settings.add_options(parser)
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
+
+
+def shown_library() -> Path:
+    """Return the library that is meant where none is named: `library`, else the one that ships with flipscope."""
+    return DEFAULT_LIBRARY if DEFAULT_LIBRARY.is_dir() else bundled_library()
 
 
 def capture(options: argparse.Namespace) -> int:
@@ -126,17 +153,29 @@ def stats(options: argparse.Namespace) -> int:
     return 0
 
 
+def diff(options: argparse.Namespace) -> int:
+    """Print what differs between two runs."""
+    found = diff_runs(options.left, options.right, options.library or shown_library())
+    for line in [json.dumps(diff_json(found), indent=1)] if options.json else diff_lines(found):
+        _say(line)
+    return 0
+
+
 def serve(options: argparse.Namespace) -> int:
     """Serve a library until interrupted."""
+    from app.opening import telling_fork_path
     from app.serve import serve as run_server  # the web stack is loaded only where it serves
 
-    run_server(Settings.from_options(options), open_browser=options.open)
+    options.library = options.library or shown_library()
+    path = telling_fork_path(options.library) if options.library == bundled_library() else "/"
+    run_server(Settings.from_options(options), open_browser=options.open, path=path)
     return 0
 
 
 def demo(options: argparse.Namespace) -> int:
     """Capture the demo study unless it is there, then serve it."""
-    from app.demo import demo_library, demo_study, first_fork_path
+    from app.demo import demo_library, demo_study
+    from app.opening import telling_fork_path
     from app.serve import check_address
     from app.serve import serve as run_server
 
@@ -147,7 +186,7 @@ def demo(options: argparse.Namespace) -> int:
     summary = _record(demo_study(), options.library, as_json=False)
     _print_summary(summary, options.library, as_json=False)
     if not options.no_serve:
-        run_server(settings, open_browser=options.open, path=first_fork_path(options.library))
+        run_server(settings, open_browser=options.open, path=telling_fork_path(options.library))
     return 0
 
 
@@ -201,9 +240,8 @@ def _print_summary(summary: CaptureSummary, library: Path, as_json: bool) -> Non
 def _print_statistics(rows: Sequence[RunStatistics]) -> None:
     header = ("case", "runtime", "mode", "positions", "flips", "tie/near/decided", "top-1 off", "KL", "KL back", "JSD")
     table = [header, *(_cells(row) for row in rows)]
-    widths = [max(len(line[column]) for line in table) for column in range(len(header))]
-    for line in table:
-        _say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    for line in aligned(table):
+        _say(line)
     _say("KL(reference‖runtime), KL back the other way, JSD: means in nats over positions after the same prefix.")
     if any(row.lower_bound for row in rows):
         _say("≥ marks lower bounds: of some positions only the highest tokens were kept.")

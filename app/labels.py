@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from capture.manifests import ABSENT, Difference, EntryPath, differences, entry_text, value_texts
 from capture.model import Json, Runtime
 
 LONGEST = 60
 """Characters of a label; longer ones are cut."""
 
-_ABSENT = object()
+LONGEST_VALUE = 32
+"""Characters of a value in a sentence."""
 
 _SHORT: Mapping[str, str] = {
     "bfloat16": "bf16",
@@ -43,57 +45,66 @@ def lane_labels(runtimes: Sequence[Runtime], manifests: Sequence[Json] = ()) -> 
     Where two runtimes are the same, what differs between their manifests is added (versions, hardware), and where
     those are the same too, a number.
     """
-    told = [_told(runtime) for runtime in runtimes]
-    names = _differing(told)
+    asked = [one for one in differences([_told(runtime) for runtime in runtimes]) if _can_be_seen(one)]
     labels = [
-        runtime.label or _join(_phrase(name, facts.get(name, _ABSENT)) for name in names)
-        for runtime, facts in zip(runtimes, told, strict=True)
+        runtime.label or _join(_phrase(one.path, one.values[index]) for one in asked)
+        for index, runtime in enumerate(runtimes)
     ]
     if manifests:
-        labels = _with_manifests(labels, [_flat(manifest) for manifest in manifests])
+        labels = _with_manifests(labels, manifests)
     named = [label or runtime.name for label, runtime in zip(labels, runtimes, strict=True)]
     return tuple(_cut(label) for label in _numbered(named))
 
 
+def asked_to_differ(reference: Runtime, candidate: Runtime) -> str:
+    """Return what a study asked of one runtime that it did not ask of the other, as a list for a sentence."""
+    found = differences([_told(reference), _told(candidate)])
+    phrases = [_instead(one) for one in found]
+    return " and ".join([", ".join(phrases[:-1]), phrases[-1]] if len(phrases) > 1 else phrases)
+
+
+def without_effect(reference: Runtime, candidate: Runtime) -> str:
+    """Return what is to be said of two runtimes that gave the same throughout."""
+    asked = asked_to_differ(reference, candidate)
+    return f"{asked} may have had no effect" if asked else "the study asked for the same twice"
+
+
+def _instead(found: Difference) -> str:
+    reference, candidate = value_texts(
+        ["not set" if value is ABSENT else value for value in found.values], LONGEST_VALUE
+    )
+    return f"{found.entry} ({candidate} instead of {reference})"
+
+
 def _told(runtime: Runtime) -> dict[str, Any]:
-    """Return what a runtime says of itself, flat: engine, model, options, and variables by `$NAME`."""
+    """Return what a runtime says of itself: engine, model, options, and variables by `$NAME`."""
     variables = {f"${name}": value for name, value in runtime.environment.items()}
     model = PurePath(runtime.model).name or runtime.model
-    return {"engine": runtime.engine, "model": model, **_flat(runtime.options), **variables}
+    return {"engine": runtime.engine, "model": model, **runtime.options, **variables}
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested mappings as one, with keys joined by a point."""
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            found.update(_flat(value, f"{prefix}{name}."))
-        else:
-            found[prefix + name] = value
-    return found
+def _can_be_seen(found: Difference) -> bool:
+    return len({_text(value) for value in found.values}) > 1
 
 
-def _differing(told: Sequence[Mapping[str, Any]]) -> list[str]:
-    names = dict.fromkeys(name for facts in told for name in facts)
-    return [name for name in names if len({_text(facts.get(name, _ABSENT)) for facts in told}) > 1]
-
-
-def _phrase(name: str, value: Any) -> str:
-    if value is _ABSENT or value is None:
+def _phrase(path: EntryPath, value: Any) -> str:
+    if value is ABSENT or value is None:
         return ""
-    word = name.rsplit(".", 1)[-1].replace("_", " ")
+    name = entry_text(path)
+    last = next((at for at in range(len(path) - 1, -1, -1) if isinstance(path[at], str)), 0)
+    word = "".join([str(path[last]).replace("_", " "), *(f"[{step}]" for step in path[last + 1 :])])
     if isinstance(value, bool):
         return word if value else f"no {word}"
     text = _text(value)
-    if name.startswith("$"):
-        return f"{name.removeprefix('$')}={text}"
+    if word.startswith("$"):
+        return f"{str(path[last]).removeprefix('$')}={text}"
     if name in _PHRASES:
         return _PHRASES[name].format(text)
     return text if name in _PLAIN else f"{word} {text}"
 
 
 def _text(value: Any) -> str:
-    if value is _ABSENT:
+    if value is ABSENT:
         return "\0"
     if isinstance(value, str):
         return _SHORT.get(value, value)
@@ -104,15 +115,14 @@ def _join(phrases: Any) -> str:
     return " · ".join(phrase for phrase in phrases if phrase)
 
 
-def _with_manifests(labels: Sequence[str], manifests: Sequence[Mapping[str, Any]]) -> list[str]:
+def _with_manifests(labels: Sequence[str], manifests: Sequence[Json]) -> list[str]:
     """Add what the manifests of lanes with the same label do not share."""
     found = list(labels)
     for label, count in Counter(labels).items():
         same = [index for index, other in enumerate(labels) if other == label]
-        names = _differing([manifests[index] for index in same])[:_FEWEST_MANIFEST_WORDS] if count > 1 else []
-        for index in same:
-            extra = [_phrase(name, manifests[index].get(name, _ABSENT)) for name in names]
-            found[index] = _join([label, *extra])
+        told = differences([manifests[index] for index in same])[:_FEWEST_MANIFEST_WORDS] if count > 1 else ()
+        for at, index in enumerate(same):
+            found[index] = _join([label, *(_phrase(one.path, one.values[at]) for one in told)])
     return found
 
 

@@ -83,7 +83,7 @@ class RunReader:
         found = self._small.get((entry.stamp, run.run_id))
         if found is None or isinstance(found, Prompt):
             with self._shelf.bundle(entry) as bundle:
-                found = _manifest(bundle, run)
+                found = read_manifest(bundle, run)
             self._small.put((entry.stamp, run.run_id), found)
         return found
 
@@ -118,7 +118,12 @@ def _tokens(bundle: Bundle) -> dict[int, Token]:
     return {token_id: Token(token_id, data, bool(special)) for token_id, data, special in rows}
 
 
-def _manifest(bundle: Bundle, run: Run) -> Json:
+def read_manifest(bundle: Bundle, run: Run) -> Json:
+    """Return the manifest of a run.
+
+    Raises:
+        DamagedBundleError: it is no JSON, or nested too deep.
+    """
     try:
         manifest = bundle.manifest(run.run_id)
     except (ValueError, TypeError, RecursionError) as error:

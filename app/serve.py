@@ -31,12 +31,15 @@ def serve(settings: Settings, *, open_browser: bool = False, path: str = "/") ->
         path: the page that the printed address names.
 
     Raises:
-        UsageError: the port is in use or cannot be listened on; found out before anything else is done.
+        UsageError: the library is a file, or the port is in use or cannot be listened on; found out first.
     """
+    if settings.library.exists() and not settings.library.is_dir():
+        raise UsageError(f"{settings.library} is a file; name the folder that holds it")
     with _listen(settings.host, settings.port) as listener:
         config = uvicorn.Config(create_app(settings), log_level="warning", server_header=False, date_header=False)
         address = _address(settings.host, listener.getsockname()[1]) + path
-        sys.stdout.write(f"flipscope shows {settings.library} at {address}\nPress Ctrl+C to stop.\n")
+        missing = "" if settings.library.is_dir() else " (no such folder yet; what is captured to it will appear)"
+        sys.stdout.write(f"flipscope shows {settings.library}{missing} at {address}\nPress Ctrl+C to stop.\n")
         sys.stdout.flush()
         if open_browser:
             webbrowser.open(address)

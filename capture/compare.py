@@ -87,13 +87,23 @@ def compare_runs(
         prefix_id=tuple(reference.steps.prefix_id[row] for row in left),
         metrics=_metrics(reference, candidate, left, right),
         flips=find_flips(reference.steps, candidate.steps, dtypes, control_margin_nats),
-        identical=_same_rows(reference.steps, candidate.steps, left, right),
+        identical=len(left) > 0 and bool(equal_rows(reference.steps, candidate.steps, left, right).all()),
     )
 
 
-def _same_rows(reference: Steps, candidate: Steps, left: NDArray[np.int64], right: NDArray[np.int64]) -> bool:
+def equal_rows(
+    reference: Steps, candidate: Steps, left: NDArray[np.int64], right: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return bool [n], True where two rows are the same, bit for bit, by their hashes.
+
+    Args:
+        reference: the steps of one run.
+        candidate: those of the other.
+        left: row numbers of the one, int64 [n]; both such as `flips.shared_rows` gives.
+        right: those of the other.
+    """
     pairs = zip(left.tolist(), right.tolist(), strict=True)
-    return len(left) > 0 and all(reference.row_hash[one] == candidate.row_hash[other] for one, other in pairs)
+    return np.array([reference.row_hash[one] == candidate.row_hash[other] for one, other in pairs], np.bool_)
 
 
 def reference_run(bundle: Bundle) -> Run:

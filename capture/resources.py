@@ -14,5 +14,10 @@ def shipped_folder(name: str) -> Path:
 
 
 def data_folder() -> Path:
-    """Return the folder of cases and studies that ship with flipscope."""
+    """Return the folder of cases, studies and bundles that ship with flipscope."""
     return shipped_folder("data")
+
+
+def bundled_library() -> Path:
+    """Return the library that ships with flipscope: real captures of the study `network-automation`."""
+    return data_folder() / "library"

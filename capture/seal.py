@@ -9,7 +9,7 @@ import numpy as np
 from capture.bundle import RecordedRun
 from capture.engines.base import ModelFacts
 from capture.identity import run_id
-from capture.model import Json, Keep, Mode, Origin, RangeKind, Run, Steps, Token
+from capture.model import Json, Keep, Origin, RangeKind, Run, Steps, Token
 from capture.prefix import chain, prefix_of
 from capture.ranges import find_ranges
 from capture.rows import RowStatistics, describe_rows, row_hash, widen
@@ -40,7 +40,7 @@ def record_run(
         origin: how the run came about.
     """
     steps = stream_steps(stream, facts, keep.top_k, before)
-    kept = keep.branches if origin.mode is Mode.BRANCH else keep.logits
+    kept = keep.kept(origin)
     run = Run(
         run_id=run_id(steps, manifest, origin),
         **{name: getattr(origin, name) for name in Origin.__slots__},

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from capture.cases import read_cases
 from capture.engines import validate_options
 from capture.errors import StudyError, UsageError
-from capture.model import Case, FlipClass, Keep, RangeKind, Runtime, ScoringPath
+from capture.model import Case, FlipClass, Keep, Mode, Origin, RangeKind, Runtime, ScoringPath
 from capture.models import resolve_model
 from capture.resources import data_folder
 
@@ -28,7 +28,7 @@ PACKAGED_CASES = "packaged:"
 class KeepRule:
     """Which raw rows are kept: of runs, of branches, and how many top tokens of every position.
 
-    `cases` and `runtimes` name those whose rows are kept at all; empty names every one.
+    `cases`, `runtimes` and `scoring_paths` name those whose rows are kept at all; empty names every one.
     """
 
     logits: Keep
@@ -37,11 +37,18 @@ class KeepRule:
     branches: Keep
     cases: tuple[str, ...] = ()
     runtimes: tuple[str, ...] = ()
+    scoring_paths: tuple[ScoringPath, ...] = ()
 
     def of(self, case_id: str, runtime: str) -> KeepRule:
         """Return the rule for one bundle: top-k only where its case or runtime is not among those that are kept."""
         kept = (not self.cases or case_id in self.cases) and (not self.runtimes or runtime in self.runtimes)
         return self if kept else replace(self, logits=Keep.TOP_K, branches=Keep.TOP_K)
+
+    def kept(self, origin: Origin) -> Keep:
+        """Return which rows of a run are kept in a bundle that this is the rule of."""
+        if self.scoring_paths and origin.scoring_path not in self.scoring_paths:
+            return Keep.TOP_K
+        return self.branches if origin.mode is Mode.BRANCH else self.logits
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +129,7 @@ class _KeepTable(_Strict):
     branches: Keep = Keep.TOP_K
     cases: tuple[str, ...] = ()
     runtimes: tuple[str, ...] = ()
+    scoring_paths: tuple[ScoringPath, ...] = ()
 
 
 class _ForksTable(_Strict):

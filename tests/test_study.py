@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from capture.errors import CaseError, StudyError
-from capture.model import FlipClass, Keep, ScoringPath
+from capture.model import FlipClass, Keep, Mode, Origin, ScoringPath
 from capture.resources import data_folder
 from capture.study import read_study
 
@@ -89,6 +89,13 @@ def test_rows_can_be_kept_of_some_cases_and_runtimes_only(tmp_path: Path) -> Non
     keep = read_study(write(tmp_path, '[keep]\nruntimes = ["a"]\ncases = ["one"]\n' + GOOD)).keep
     assert keep.of("one", "a").logits is Keep.ALL
     assert keep.of("one", "b").logits is keep.of("two", "a").logits is Keep.TOP_K
+
+
+def test_rows_can_be_kept_of_one_scoring_path_only(tmp_path: Path) -> None:
+    keep = read_study(write(tmp_path, '[keep]\nbranches = "ranges"\nscoring_paths = ["decode"]\n' + GOOD)).keep
+    assert keep.kept(Origin(Mode.FREE)) is keep.kept(Origin(Mode.FORCED, ScoringPath.DECODE)) is Keep.ALL
+    assert keep.kept(Origin(Mode.BRANCH)) is Keep.RANGES
+    assert keep.kept(Origin(Mode.FORCED, ScoringPath.PREFILL)) is Keep.TOP_K
 
 
 def test_a_missing_study_is_named(tmp_path: Path) -> None:

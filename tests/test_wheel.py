@@ -9,6 +9,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -47,22 +48,29 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "venv/bin/flipscope"
 
 
-@pytest.fixture(scope="module")
-def address(command: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    library = tmp_path_factory.mktemp("library")
-    make_bundle(library / "study/case--plain.duckdb", [make_run(LOGITS, make_steps(LOGITS))])
+@contextmanager
+def serving(command: Path, folder: Path, *arguments: str) -> Iterator[str]:
+    """Serve from a folder; yields the address that the command prints."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     process = subprocess.Popen(
-        [str(command), "serve", str(library), "--port", "0"],
-        cwd=library, stdout=subprocess.PIPE, text=True, env=environment,
+        [str(command), "serve", *arguments, "--port", "0"],
+        cwd=folder, stdout=subprocess.PIPE, text=True, env=environment,
     )  # fmt: skip
     assert process.stdout is not None
-    found = re.search(r"http://[^/\s]+", process.stdout.readline())
+    found = re.search(r"http://\S+", process.stdout.readline())
     assert found is not None
     yield found.group()
     process.terminate()
     process.wait(20)
     process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def address(command: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    library = tmp_path_factory.mktemp("library")
+    make_bundle(library / "study/case--plain.duckdb", [make_run(LOGITS, make_steps(LOGITS))])
+    with serving(command, library, str(library)) as found:
+        yield found.rstrip("/")
 
 
 def fetch(address: str) -> str:
@@ -76,6 +84,17 @@ def test_it_serves_pages_with_their_stylesheet_and_data(address: str) -> None:
     assert links
     assert all("{" in fetch(address + link) for link in links)
     assert json.loads(fetch(address + "/healthz"))["bundles"] == 1
+
+
+def test_without_an_argument_it_shows_the_study_that_it_ships_with(command: Path, tmp_path: Path) -> None:
+    with serving(command, tmp_path) as address:
+        assert "/f/" in address
+        page = BeautifulSoup(fetch(address), "html.parser")
+        assert page.find(id="fork")
+        words = page.get_text(" ")
+    assert "learn_mac_address" in words
+    assert "KV fp8 e4m3" in words
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_it_has_the_demo_study_and_refuses_to_run_without_the_model(command: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from app.links import LIBRARY
 from app.matrix import LibraryPage, library_page
 from app.web.dependencies import READ, LibraryDep, RendererDep, SettingsDep
 from app.web.rendering import json_response
+from capture.resources import bundled_library
 
 router = APIRouter()
 
@@ -28,4 +29,5 @@ def library_json(library: LibraryDep, settings: SettingsDep) -> Response:
 
 
 def _page(library: LibraryDep, settings: SettingsDep) -> LibraryPage:
-    return library_page(library.catalog(), str(settings.library), exists=library.folder.is_dir())
+    place = "what ships with flipscope" if settings.library == bundled_library() else str(settings.library)
+    return library_page(library.catalog(), place, exists=library.folder.is_dir())

@@ -15,11 +15,11 @@ from capture.engines.torch_chat_template import render
 from capture.engines.torch_decoder import Decoder
 from capture.engines.torch_jobs import run_branch, run_forced, run_free
 from capture.engines.torch_manifest import describe
-from capture.engines.torch_model import LoadedModel, load, tokenizer_json
+from capture.engines.torch_model import LoadedModel, load
 from capture.engines.torch_options import validate_options
 from capture.engines.torch_probe import Probe, probe
 from capture.engines.torch_quantization import quantize_weights
-from capture.engines.vocabulary import vocabulary_of
+from capture.engines.vocabulary import tokenizer_json, vocabulary_of
 from capture.errors import EngineError
 from capture.model import LOGIT_BYTES, Case, Prompt, Runtime, Token
 

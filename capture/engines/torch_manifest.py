@@ -16,10 +16,11 @@ from torch import nn
 
 from capture.engines.model_files import text_hash
 from capture.engines.torch_chat_template import template_text
-from capture.engines.torch_model import LoadedModel, tokenizer_json
+from capture.engines.torch_model import LoadedModel
 from capture.engines.torch_options import TorchOptions
 from capture.engines.torch_probe import Probe
 from capture.engines.torch_state import inner_tensors, is_wrapper
+from capture.engines.vocabulary import tokenizer_json
 from capture.public import public_environment
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "torchao", "optimum-quanto", "gguf")

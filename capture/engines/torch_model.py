@@ -12,11 +12,10 @@ from typing import Any
 
 import torch
 
+from capture.engines.hub import hub_source
 from capture.engines.model_files import ModelSource, local_source
 from capture.engines.torch_options import TorchOptions
 from capture.errors import EngineError
-
-_HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt", "*.tiktoken"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,7 @@ def load(model: str, options: TorchOptions) -> LoadedModel:
     with _quiet_imports():
         transformers = importlib.import_module("transformers")
         transformers.utils.logging.disable_progress_bar()
-        source = local_source(model) or _hub_source(model)
+        source = local_source(model) or hub_source(model)
         with _loading_errors(model):
             loaded = _load_model(transformers, source, model, options)
             tokenizer = transformers.AutoTokenizer.from_pretrained(source.directory, **_arguments(source))
@@ -69,21 +68,6 @@ def _arguments(source: ModelSource) -> dict[str, Any]:
     return arguments if source.gguf is None else {**arguments, "gguf_file": source.gguf}
 
 
-def _hub_source(model: str) -> ModelSource:
-    """Find a model by its hub name; `HF_HUB_OFFLINE` keeps this to what was downloaded before."""
-    hub = importlib.import_module("huggingface_hub")
-    try:
-        directory = hub.snapshot_download(model, allow_patterns=_HUB_FILES)
-    except (hub.errors.HFValidationError, hub.errors.HfHubHTTPError, OSError) as error:
-        raise EngineError(
-            f"there is no model '{model}': no such folder, and no such name on the hub or in its cache"
-        ) from error
-    source = local_source(directory)
-    if source is None:
-        raise EngineError(f"the model '{model}' could not be downloaded; name a folder that holds it")
-    return ModelSource(model, source.directory)
-
-
 @contextmanager
 def _loading_errors(model: str) -> Iterator[None]:
     safetensors = importlib.import_module("safetensors")
@@ -111,16 +95,3 @@ def _quiet_imports() -> Iterator[None]:
 
 def _not_about_enums(record: logging.LogRecord) -> bool:
     return "register_constant" not in record.getMessage()
-
-
-def tokenizer_json(tokenizer: Any) -> str:
-    """Return the text of `tokenizer.json`, which describes a fast tokenizer wholly.
-
-    Raises:
-        EngineError: the tokenizer is not a fast one.
-    """
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        raise EngineError("the model has no fast tokenizer; add its tokenizer.json to the folder")
-    text: str = backend.to_str()
-    return text

@@ -21,6 +21,7 @@ from capture.engines.vllm_start import (
     set_threads,
     vllm_package,
 )
+from capture.engines.vocabulary import tokenizer_json, vocabulary_of
 from capture.errors import EngineError
 from capture.model import Case, Prompt, Runtime, Token
 
@@ -82,10 +83,7 @@ class VllmEngine:
         Raises:
             EngineError: the tokenizer is not a fast one, or its tokens have no fixed bytes.
         """
-        vocabulary = importlib.import_module("capture.engines.vocabulary")
-        description = importlib.import_module("capture.engines.torch_model").tokenizer_description
-        tokens: Sequence[Token] = vocabulary.vocabulary_of(description(self._tokenizer))
-        return tokens
+        return vocabulary_of(json.loads(tokenizer_json(self._tokenizer)))
 
     def generate(self, job: Job, sinks: Sinks, progress: Callable[[int], None]) -> None:
         """Run one job; `progress` is called with the number of positions that a step gave.

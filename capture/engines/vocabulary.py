@@ -37,6 +37,19 @@ def vocabulary_of(description: Json) -> tuple[Token, ...]:
     return tuple(tokens[token_id] for token_id in sorted(tokens))
 
 
+def tokenizer_json(tokenizer: Any) -> str:
+    """Return the text of `tokenizer.json`, which describes a fast tokenizer wholly.
+
+    Raises:
+        EngineError: the tokenizer is not a fast one.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise EngineError("the model has no fast tokenizer; add its tokenizer.json to the folder")
+    text: str = backend.to_str()
+    return text
+
+
 def byte_of_character() -> dict[str, int]:
     """Return the table by which byte-level BPE writes bytes as printable characters (GPT-2, `bytes_to_unicode`).
 

@@ -16,7 +16,7 @@ import torch
 from capture.engines import create_engine
 from capture.engines.base import FreeJob, ModelFacts
 from capture.engines.torch_engine import TorchEngine
-from capture.engines.torch_model import tokenizer_json
+from capture.engines.vocabulary import tokenizer_json
 from capture.errors import EngineError, UsageError
 from capture.model import Case, Runtime
 from tests.engines import tiny_models
