@@ -93,11 +93,10 @@ class VllmDriver:
             temperature=0.0,
             max_tokens=request.max_tokens,
             ignore_eos=True,
-            detokenize=False,
             output_kind=RequestOutputKind.DELTA,
             skip_reading_prefix_cache=not request.reads_cache,
             extra_args={EXTRA_ARGUMENT: name},
-            **request.sampling,
+            **{"detokenize": False, **request.sampling},
         )
         self._engine.add_request(name, self._prompt(request), parameters)
 
