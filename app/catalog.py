@@ -50,6 +50,11 @@ class BundleEntry:
     prompt_length: int
     runs: tuple[Run, ...]
 
+    @property
+    def only_branches(self) -> bool:
+        """Whether it holds nothing but branches, which grew from the runs of another bundle."""
+        return bool(self.runs) and all(run.mode is Mode.BRANCH for run in self.runs)
+
 
 @dataclass(frozen=True, slots=True)
 class FirstFlip:

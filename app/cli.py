@@ -27,6 +27,8 @@ from capture.version import VERSION
 
 DEFAULT_LIBRARY = Path("library")
 
+EXPORT_FORMATS = ("md", "html", "svg", "png", "json")
+
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 """Controls, what turns text around, and halves of surrogate pairs."""
 
@@ -65,6 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_capture(commands)
     _add_stats(commands)
     _add_diff(commands)
+    _add_export(commands)
     _add_serve(commands)
     _add_demo(commands)
     return parser
@@ -98,6 +101,18 @@ def _add_diff(commands: Any) -> None:
     parser.add_argument("--library", type=Path, default=None, metavar="DIR", help="where the bundles are")
     parser.add_argument("--json", action="store_true", help="print one JSON document, with every value in full")
     parser.set_defaults(command=diff)
+
+
+def _add_export(commands: Any) -> None:
+    parser = commands.add_parser("export", help="write what a link shows to a file, without a browser")
+    parser.add_argument("link", metavar="LINK", help="the address of a case or a fork, whole or from its path on")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE", help="the file to write; - for stdout")
+    parser.add_argument(
+        "--format", choices=EXPORT_FORMATS, default=None, help="the format (default: what the file's ending names)"
+    )
+    parser.add_argument("--library", type=Path, default=None, metavar="DIR", help="where the bundles are")
+    parser.add_argument("--force", action="store_true", help="replace the file where it exists")
+    parser.set_defaults(command=export)
 
 
 def _add_serve(commands: Any) -> None:
@@ -158,6 +173,17 @@ def diff(options: argparse.Namespace) -> int:
     found = diff_runs(options.left, options.right, options.library or shown_library())
     for line in [json.dumps(diff_json(found), indent=1)] if options.json else diff_lines(found):
         _say(line)
+    return 0
+
+
+def export(options: argparse.Namespace) -> int:
+    """Write what a link shows to a file."""
+    from app.export import Format  # what draws is loaded only where something is drawn
+    from app.export_command import ExportRequest, export_link
+
+    form = Format(options.format) if options.format else None
+    request = ExportRequest(options.link, options.output, options.library or shown_library(), form, options.force)
+    export_link(request, lambda text: _say(f"flipscope: {text}", sys.stderr))
     return 0
 
 

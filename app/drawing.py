@@ -136,6 +136,7 @@ class Sheet:
         note: a few words at its end.
         in_place: whether it is set as a whole under its parent's line.
         imposed: letters of lanes that were made to take its first token.
+        beyond: tokens of the strand behind those that are drawn.
     """
 
     key: str
@@ -148,6 +149,7 @@ class Sheet:
     note: str = ""
     in_place: bool = False
     imposed: tuple[str, ...] = ()
+    beyond: int = 0
 
     def heads_at(self, position: int) -> tuple[Head, ...]:
         """Return the lanes on the strand at a position."""
@@ -251,13 +253,33 @@ def _piece(sheet: Sheet, piece: Piece) -> TokenView:
 
 def flow(sheet: Sheet, first: int, stop: int) -> tuple[TokenView, ...]:
     """Return tokens as running text, which the browser breaks itself; positions `first` to `stop`."""
-    found = []
+    found: list[TokenView] = []
+    shapes: dict[int, TokenView] = {}  # by the drawn token's identity: the same words come again and again
     for index in range(max(first - sheet.first_position, 0), min(stop - sheet.first_position, len(sheet.drawn))):
-        glyphs = sheet.drawn[index].glyphs
-        breaks = any(glyph.breaks for glyph in glyphs)
-        piece = Piece(index, 0, len(glyphs), sheet.drawn[index].width, breaks)
-        found.append(_piece(sheet, piece))
+        drawn, position = sheet.drawn[index], sheet.first_position + index
+        mark = sheet.marks.get(position)
+        if drawn.blank and mark is not None:
+            breaks = any(glyph.breaks for glyph in drawn.glyphs)
+            found.append(_piece(sheet, Piece(index, 0, len(drawn.glyphs), 0, breaks)))
+            continue
+        shape = shapes.get(id(drawn)) or shapes.setdefault(id(drawn), _shape(drawn))
+        found.append(_marked(shape, position, mark))
     return tuple(found)
+
+
+def _shape(drawn: DrawnToken) -> TokenView:
+    """Return a token that nothing marks and that stands nowhere yet."""
+    lead = drawn.lead
+    special = "special" if drawn.special else ""
+    breaks = any(glyph.breaks for glyph in drawn.glyphs)
+    return TokenView(0, " " * lead, runs(drawn.glyphs[lead:]), special, breaks=breaks)
+
+
+def _marked(shape: TokenView, position: int, mark: Mark | None) -> TokenView:
+    if mark is None:
+        return TokenView(position, shape.lead, shape.runs, shape.marks, breaks=shape.breaks)
+    names = " ".join((*mark.classes, shape.marks) if shape.marks else mark.classes)
+    return TokenView(position, shape.lead, shape.runs, names, mark.over, mark.href, mark.words, shape.breaks)
 
 
 def runs(glyphs: Sequence[Glyph], dotted: bool = False) -> tuple[Run, ...]:

@@ -23,6 +23,11 @@ SHOWN_LINES = 14
 MOST_TOKENS = 1024
 """Tokens of a continuation that the panel holds."""
 
+Sheets = Sequence[Sheet] | Mapping[int, Sheet]
+"""Sheets by the index of their strand."""
+
+NOWHERE: Mapping[int, str] = {}
+
 
 @dataclass(frozen=True, slots=True)
 class ContinuationView:
@@ -40,6 +45,7 @@ class ContinuationView:
         pills: what became of it.
         note: where it re-joins, or why there is nothing.
         certificate: of its replay; None where it is a lane's own run.
+        onward: where it can be read on; empty where the panel holds all of it.
     """
 
     key: str
@@ -53,6 +59,7 @@ class ContinuationView:
     pills: tuple[Pill, ...]
     note: str
     certificate: CertificateLine | None
+    onward: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +74,6 @@ class ForkPanel:
         headline: the difference in words.
         close: address of the page without the panel.
         earlier, later: addresses of the neighbouring flips; empty where there is none.
-        markdown: both continuations, for an issue or a post.
     """
 
     position: int
@@ -78,31 +84,32 @@ class ForkPanel:
     close: str
     earlier: str
     later: str
-    markdown: str
 
 
 def fork_panel(
     story: Story,
-    sheets: Sequence[Sheet],
+    sheets: Sheets,
     fork: Fork,
     percents: Mapping[int, str],
-    addresses: tuple[str, str, str, str],
+    addresses: tuple[str, str, str],
+    onward: Mapping[int, str] = NOWHERE,
 ) -> ForkPanel:
     """Return the panel of a fork.
 
     Args:
         story: the page's strands, those of the fork open.
-        sheets: of each strand.
+        sheets: of each strand of the fork.
         fork: which one.
         percents: probability of each side's token in its own first lane, by token id.
-        addresses: of the page without the panel, the earlier flip, the later flip, and the permalink.
+        addresses: of the page without the panel, of the earlier flip and of the later flip.
+        onward: where a strand can be read on, by its index.
     """
-    close, earlier, later, permalink = addresses
+    close, earlier, later = addresses
     sides = (fork.stayed, *fork.left)
     certificates = {(line.letter, line.token_id): line for line in certificates_at(story.case, fork.prefix_id)}
     words = side_words(story, fork)
     continuations = tuple(
-        _continuation(story, sheets, fork, side, text, percents.get(side.token_id, ""), certificates)
+        _continuation(story, sheets, fork, side, text, percents.get(side.token_id, ""), certificates, onward)
         for side, text in zip(sides, words, strict=True)
     )
     headline = headline_of(fork, words)
@@ -115,7 +122,6 @@ def fork_panel(
         close=close,
         earlier=earlier,
         later=later,
-        markdown=_markdown(story, fork, headline, continuations, permalink),
     )
 
 
@@ -144,12 +150,13 @@ def side_words(story: Story, fork: Fork) -> list[str]:
 
 def _continuation(
     story: Story,
-    sheets: Sequence[Sheet],
+    sheets: Sheets,
     fork: Fork,
     side: Side,
     words: str,
     percent: str,
     certificates: Mapping[tuple[str, int], CertificateLine],
+    onward: Mapping[int, str],
 ) -> ContinuationView:
     token = token_label(side.token_id, story.case.tokens)
     keys = [(letter, side.token_id) for letter in side.letters]
@@ -169,10 +176,11 @@ def _continuation(
         percent=percent,
         tokens=flow(sheet, fork.position, cut),
         more=flow(sheet, cut, last),
-        rest=stop - last,
+        rest=stop - last + sheet.beyond,
         pills=sheet.pills,
         note=sheet.note,
         certificate=certificate,
+        onward=onward.get(side.strand, ""),
     )
 
 
@@ -181,43 +189,3 @@ def _after_breaks(sheet: Sheet, position: int) -> int:
     tokens = sheet.drawn[position - sheet.first_position :]
     breaking = [at for at, token in enumerate(tokens) if any(glyph.breaks for glyph in token.glyphs)]
     return position + (breaking[SHOWN_LINES - 1] + 1 if len(breaking) >= SHOWN_LINES else len(tokens))
-
-
-def _markdown(
-    story: Story, fork: Fork, headline: str, continuations: Sequence[ContinuationView], permalink: str
-) -> str:
-    """Return the fork as Markdown; a fence longer than any run of backticks keeps the text what it is."""
-    case = story.case
-    lines = [
-        f"**{case.lanes[0].facts.case.case_id}, position {fork.position:,}** ({fork.flip_class.value}, "
-        f"{fork.margin_nats:.3f} nats): {_escaped(headline)}",
-        "",
-    ]
-    labels = {lane.letter: lane.label or lane.facts.runtime.name for lane in case.lanes}
-    for one in continuations:
-        text = "".join(_plain(token) for token in (*one.tokens, *one.more))
-        fence = "`" * max(3, _longest_backticks(text) + 1)
-        for head in one.heads:
-            lines.append(f"- {head.letter}: {_escaped(labels[head.letter])}")
-        if text:
-            lines += ["", f"{fence}text", text, fence]
-        pills = ", ".join(pill.text for pill in one.pills)
-        lines += ["", _escaped(pills or one.note), ""]
-    return "\n".join([*lines, permalink]).strip()
-
-
-def _plain(token: TokenView) -> str:
-    text = token.lead + "".join(run.text for run in token.runs if run.part == 0)
-    return text.replace("\u23ce", "\u23ce\n") if token.breaks else text
-
-
-def _longest_backticks(text: str) -> int:
-    longest = current = 0
-    for letter in text:
-        current = current + 1 if letter == "`" else 0
-        longest = max(longest, current)
-    return longest
-
-
-def _escaped(text: str) -> str:
-    return "".join("\\" + letter if letter in "\\`*_[]<>#|" else letter for letter in text)

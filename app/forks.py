@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from app.lanes import Branch, Lane, OpenCase
@@ -87,6 +87,40 @@ def forks_of(story: Story, known: Mapping[str, Consequence]) -> tuple[Fork, ...]
     if story.case.mode is Mode.FREE:
         return tuple(sorted(_free(story, known), key=lambda fork: (fork.position, fork.strand)))
     return _clustered(_quietened(_forced(story, known)))
+
+
+def with_stubs(story: Story, forks: Sequence[Fork], known: Mapping[str, Consequence]) -> tuple[Fork, ...]:
+    """Return the forks of a forced story that has a fork open, made of those of the same case with none open.
+
+    Args:
+        story: the story.
+        forks: of the case with no fork open.
+        known: consequences by key of source, those of the open fork among them.
+    """
+    return tuple(_with_stubs(story, fork, known) if fork.position == story.opened else fork for fork in forks)
+
+
+def _with_stubs(story: Story, fork: Fork, known: Mapping[str, Consequence]) -> Fork:
+    left = tuple(_grown_side(story, side, known) for side in fork.left)
+    return replace(fork, left=left, grown=any(side.consequence is not None for side in left))
+
+
+def _grown_side(story: Story, side: Side, known: Mapping[str, Consequence]) -> Side:
+    strand = _stub(story, side)
+    if strand is None:
+        return side
+    keys = [key for key in story.strands[strand].spans[0][2] if story.sources[key].letter in side.letters]
+    return replace(side, strand=strand, consequence=side.consequence or known.get(keys[0]))
+
+
+def _stub(story: Story, side: Side) -> int | None:
+    """Return the strand on which some lane of a side went on with its token."""
+    for index, strand in enumerate(story.strands):
+        letters = {story.sources[key].letter for key in strand.spans[0][2]}
+        starts = strand.parent == 0 and strand.first_position == story.opened
+        if starts and letters & set(side.letters) and int(strand.token_ids[0]) == side.token_id:
+            return index
+    return None
 
 
 def first_of_interest(forks: Iterable[Fork]) -> Fork | None:

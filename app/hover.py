@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from app.forks import Fork, forks_of
+from app.digest import Digest, digest_of
+from app.forks import Fork
 from app.lanes import OpenCase
 from app.links import CaseLink
-from app.position import fork_at
-from app.source_consequences import consequences
 from app.strands import Story, story_of
 from app.tables import Cell, Table, table_at
 from app.text import token_label
@@ -23,7 +22,7 @@ WINNER, BOUND, TAKEN = 1, 2, 4
 """Bits that say what a cell is."""
 
 
-def tables(case: OpenCase, first: int, count: int, link: CaseLink) -> dict[str, Any]:
+def tables(case: OpenCase, first: int, count: int, link: CaseLink, digest: Digest | None = None) -> dict[str, Any]:
     """Return the tables of the positions `first` to `first + count` on every strand, also of stubs not open.
 
     Args:
@@ -31,35 +30,39 @@ def tables(case: OpenCase, first: int, count: int, link: CaseLink) -> dict[str, 
         first: the first position.
         count: how many positions, at most `MOST_POSITIONS`.
         link: of the case, for the address of each position.
+        digest: what was worked out of the case before; None to work it out now.
     """
     stop = first + min(count, MOST_POSITIONS)
+    digest = digest or digest_of(case)
     found: dict[str, Any] = {}
-    for story, strands in _stories(case):
-        forks = forks_of(story, consequences(case, story.sources.values())) if 0 in strands else ()
+    for story, strands in _stories(case, first, stop):
+        places = digest.places if 0 in strands else {}
         for index in strands:
-            found.update(_strand(story, index, first, stop, forks, link))
+            found.update(_strand(story, index, first, stop, places, link))
     return {"first": first, "count": count, "lanes": [lane.letter for lane in case.lanes], "tables": found}
 
 
-def _stories(case: OpenCase) -> Iterable[tuple[Story, range]]:
-    """Yield stories with those of their strands that no earlier story had."""
+def _stories(case: OpenCase, first: int, stop: int) -> Iterable[tuple[Story, range]]:
+    """Yield stories with those of their strands that no earlier story had and that may have some positions."""
     story = story_of(case)
     yield story, range(len(story.strands))
     if case.mode is Mode.FORCED:
-        forks = [branch.run.fork for branch in case.branches if branch.run.fork is not None]
+        ends = [(branch, branch.steps.position) for branch in case.branches]
+        near = [branch for branch, positions in ends if positions[0] < stop and positions[-1] >= first]
+        forks = [branch.run.fork for branch in near if branch.run.fork is not None]
         for position, prefix_id in dict.fromkeys((fork.position, fork.prefix_id) for fork in forks):
             story = story_of(case, (position, prefix_id))
             yield story, range(1, len(story.strands))
 
 
 def _strand(
-    story: Story, index: int, first: int, stop: int, forks: tuple[Fork, ...], link: CaseLink
+    story: Story, index: int, first: int, stop: int, places: Mapping[tuple[int, int], Fork], link: CaseLink
 ) -> Iterable[tuple[str, Any]]:
     strand = story.strands[index]
     for position in range(max(first, strand.first_position), min(stop, strand.stop)):
-        fork = fork_at(forks, index, position)
+        fork = places.get((index, position))
         if fork is None and strand.parent is not None and position == strand.first_position:
-            fork = fork_at(forks, strand.parent, position)
+            fork = places.get((strand.parent, position))
         yield f"{strand.key}:{position}", _entry(story, index, position, fork, link)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from capture.bundle_facts import BundleFacts
@@ -69,6 +69,8 @@ class OpenCase:
         comparisons: by candidate run id, against the reference lane.
         tokens: every token mentioned, by id.
         available: every other run that could be a lane here, as (run, facts).
+        notices: what of it could not be shown.
+        stamps: what it was read from; equal for two openings of the same files with the same lanes, empty if unknown.
     """
 
     key: str
@@ -82,3 +84,4 @@ class OpenCase:
     tokens: Mapping[int, Token]
     available: tuple[tuple[Run, BundleFacts], ...]
     notices: tuple[str, ...] = ()
+    stamps: tuple[Hashable, ...] = ()

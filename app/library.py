@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from app.catalog import BrokenFile, BundleEntry, CaseEntry, Catalog, Entry, Stamp, build_catalog
+from app.digest import Digest, Digests
 from app.lane_choice import Choice, Pick, choose_lanes
 from app.lanes import OpenCase
 from app.library_cases import CaseOpener, UnusableBundleError
@@ -36,6 +37,7 @@ class Library:
         self._runs = RunReader(self._shelf)
         self._comparer = Comparer(self._runs)
         self._opener = CaseOpener(self._runs, self._comparer)
+        self._digests = Digests()
         self._entries: dict[str, tuple[Stamp | None, Entry]] = {}
         self._catalog: Catalog | None = None
         self._looked_at = 0.0
@@ -48,6 +50,11 @@ class Library:
     def settle(self) -> None:
         """Wait for comparisons that are being computed."""
         self._comparer.settle()
+
+    def look(self) -> None:
+        """Look at the folder now: something was added to it."""
+        with self._lock:
+            self._look()
 
     def catalog(self) -> Catalog:
         """Return what the folder holds, looked at again when a second has passed.
@@ -118,6 +125,10 @@ class Library:
             forced = self.open_case(link.case, Mode.FORCED, options.lanes, options.reference)
             return forced if _interest(forced, link) > _interest(found, link) else found
         return found
+
+    def digest(self, case: OpenCase) -> Digest:
+        """Return what the pages of an opened case share, worked out once."""
+        return self._digests.of(case)
 
     def comparison(self, reference_run: str, candidate_run: str) -> Comparison | None:
         """Return the comparison of two runs, from its file or computed; None while it is being computed.

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from app.cache import SizedCache
 from app.catalog import BundleEntry, CaseEntry, Catalog
 from app.labels import lane_labels
 from app.lane_choice import Choice, Pick
 from app.lanes import LETTERS, Branch, Lane, OpenCase
 from app.library_comparisons import Comparer
-from app.library_runs import RunReader
+from app.library_runs import MOST_TOKENS, RunReader
 from capture.compare import Comparison
 from capture.errors import BundleError, ComparisonError, FlipscopeError, VocabularyError
 from capture.model import Json, Mode, Run, RunId, Steps, Token
@@ -44,6 +44,10 @@ class CaseOpener:
     def __init__(self, runs: RunReader, comparer: Comparer) -> None:
         self._runs = runs
         self._comparer = comparer
+        # By the identity of the mappings, which are kept beside, so that it cannot pass to another one.
+        self._vocabularies: SizedCache[tuple[int, ...], tuple[tuple[dict[int, Token], ...], dict[int, Token]]] = (
+            SizedCache(2 * MOST_TOKENS, lambda kept: len(kept[1]))
+        )
 
     def open(self, catalog: Catalog, case: CaseEntry, choice: Choice, notices: Sequence[str]) -> OpenCase:
         """Return the case with these lanes.
@@ -54,7 +58,8 @@ class CaseOpener:
         found = [*choice.notices, *notices]
         lanes = self._lanes(choice)
         comparisons = self._comparisons(catalog, choice, found)
-        branches, tokens = self._branches(_grown(case, choice), found)
+        grown = _grown(case, choice)
+        branches, tokens = self._branches(grown, found)
         tokens = [*(self._runs.tokens(pick.bundle) for pick in choice.picks), *tokens]
         with _usable(choice.reference.bundle):
             prompt = self._runs.prompt(choice.reference.bundle)
@@ -67,10 +72,23 @@ class CaseOpener:
             lanes=lanes,
             branches=branches,
             comparisons=comparisons,
-            tokens=ChainMap(*tokens),
+            tokens=self._merged(tokens),
             available=tuple((pick.run, pick.bundle.facts) for pick in choice.others),
             notices=tuple(dict.fromkeys(found)),
+            stamps=_stamps(catalog, choice, comparisons, grown),
         )
+
+    def _merged(self, tokens: Sequence[dict[int, Token]]) -> Mapping[int, Token]:
+        """Return the tokens of all bundles as one mapping, the first bundle's first; kept, since a page asks often."""
+        key = tuple(map(id, tokens))
+        kept = self._vocabularies.get(key)
+        if kept is None:
+            merged: dict[int, Token] = {}
+            for known in reversed(tokens):
+                merged.update(known)
+            kept = (tuple(tokens), merged)
+            self._vocabularies.put(key, kept)
+        return kept[1]
 
     def _lanes(self, choice: Choice) -> tuple[Lane, ...]:
         read = [self._lane(pick) for pick in choice.picks]
@@ -124,6 +142,20 @@ class CaseOpener:
             name = bundle.facts.runtime.name
             found += [Branch(branch.run, name, branch.letter, steps[branch.run.run_id]) for branch in own]
         return tuple(branch for branch in found if len(branch.steps)), tokens
+
+
+def _stamps(
+    catalog: Catalog, choice: Choice, comparisons: Mapping[RunId, Comparison], grown: Sequence[_Grown]
+) -> tuple[Hashable, ...]:
+    """Return what an open case was made of: the files with the runs in them, and which comparisons were ready."""
+    reference = choice.reference.run.run_id
+    stored = {run_id: catalog.pairs.get((reference, run_id)) for run_id in comparisons}
+    return (
+        choice.mode,
+        tuple((pick.bundle.stamp, pick.run.run_id) for pick in choice.picks),
+        tuple((run_id, pair[0].stamp if pair else None) for run_id, pair in stored.items()),
+        tuple(dict.fromkeys(branch.bundle.stamp for branch in grown)),
+    )
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from app.lanes import MOST_LANES
@@ -32,6 +33,7 @@ SHORT_PREFIX = 16
 
 _RUN = re.compile(r"[0-9a-f]{12,32}")
 _FORK = re.compile(r"(\d{1,9})(?:-([0-9a-f]*))?")
+_NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 _UNSAFE = re.compile(r"[^\x20-\x7e]")
 
 
@@ -44,26 +46,40 @@ class ViewOptions:
         lanes: ids of runs or their first 12 or more hex digits, in the order of the lanes; empty for the default.
         reference: id of the lane that the others are compared with; None for the first lane.
         columns: characters a line, for reading without JavaScript; None for the default.
-        view: one of `VIEWS`.
+        view: one of `VIEWS`; empty for the one that fits the length.
+        follow: id of the lane whose text a transcript shows; None for the reference, or the pinned lane.
+        at: the position at which a transcript is read; None for the pinned one, else the start.
+        flips: how many entries of the list of flips come before its page; None for the page of the open fork.
     """
 
     mode: Mode | None = None
     lanes: tuple[str, ...] = ()
     reference: str | None = None
     columns: int | None = None
-    view: str = VIEWS[0]
+    view: str = ""
+    follow: str | None = None
+    at: int | None = None
+    flips: int | None = None
 
     def query(self) -> str:
         """Return the query string with its question mark; empty where all is default."""
-        values = {
-            "mode": self.mode.value if self.mode else "",
-            "lanes": ",".join(lane[:SHORT_ID] for lane in self.lanes),
-            "reference": (self.reference or "")[:SHORT_ID],
-            "columns": str(self.columns or ""),
-            "view": self.view if self.view != VIEWS[0] else "",
-        }
-        given = {name: value for name, value in values.items() if value}
-        return "?" + urlencode(given, safe=",") if given else ""
+        return _query(self)
+
+
+@lru_cache(maxsize=256)
+def _query(options: ViewOptions) -> str:
+    values = {
+        "mode": options.mode.value if options.mode else "",
+        "lanes": ",".join(lane[:SHORT_ID] for lane in options.lanes),
+        "reference": (options.reference or "")[:SHORT_ID],
+        "columns": str(options.columns or ""),
+        "view": options.view,
+        "follow": (options.follow or "")[:SHORT_ID],
+        "at": "" if options.at is None else str(options.at),
+        "flips": "" if options.flips is None else str(options.flips),
+    }
+    given = {name: value for name, value in values.items() if value}
+    return "?" + urlencode(given, safe=",") if given else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +100,18 @@ class CaseLink:
 
     def tables(self) -> str:
         """Return the address of the tables that hovering shows."""
-        return self.path + "/tables.json" + self.options.query()
+        return self.path + "/tables.json" + replace(self.options, at=None, flips=None).query()
+
+    def chunk(self, index: int, suffix: str = "") -> str:
+        """Return the address of a part of a transcript; `suffix` `.json` gives its twin's."""
+        return f"{self.path}/chunks/{index}{suffix}{replace(self.options, at=None, flips=None).query()}"
 
     def fork(self, position: int, prefix_id: bytes | str) -> ForkLink:
-        """Return the link to a fork of this case, with the same options."""
+        """Return the link to a fork of this case, with the same options but for where the reader was."""
         digits = prefix_id if isinstance(prefix_id, str) else prefix_id.hex()
-        return ForkLink(self.case, position, digits[:SHORT_PREFIX], self.options)
+        stays = self.options.at is None and self.options.flips is None
+        options = self.options if stays else replace(self.options, at=None, flips=None)
+        return ForkLink(self.case, position, digits[:SHORT_PREFIX], options)
 
     def where(self, **changes: object) -> CaseLink:
         """Return the same link with some options changed."""
@@ -236,7 +258,34 @@ def _columns(options: ViewOptions, value: str) -> _Read:
 def _view(options: ViewOptions, value: str) -> _Read:
     if value in VIEWS:
         return replace(options, view=value), ()
-    return options, (f"The link's view {shown(value)} is unknown; the streams are shown.",)
+    return options, (f"The link's view {shown(value)} is unknown; the one that fits the length is shown.",)
 
 
-_READERS = {"mode": _mode, "lanes": _lanes, "reference": _reference, "columns": _columns, "view": _view}
+def _follow(options: ViewOptions, value: str) -> _Read:
+    if _RUN.fullmatch(value.lower()):
+        return replace(options, follow=value.lower()), ()
+    return options, (f"The link's lane to follow {shown(value)} is no id of a run and was left out.",)
+
+
+def _at(options: ViewOptions, value: str) -> _Read:
+    if _NUMBER.fullmatch(value):
+        return replace(options, at=int(value)), ()
+    return options, (f"The link's place {shown(value)} is no position and was left out.",)
+
+
+def _flips(options: ViewOptions, value: str) -> _Read:
+    if _NUMBER.fullmatch(value):
+        return replace(options, flips=int(value)), ()
+    return options, (f"The link's page of flips {shown(value)} is no number and was left out.",)
+
+
+_READERS = {
+    "mode": _mode,
+    "lanes": _lanes,
+    "reference": _reference,
+    "columns": _columns,
+    "view": _view,
+    "follow": _follow,
+    "at": _at,
+    "flips": _flips,
+}

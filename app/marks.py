@@ -92,10 +92,19 @@ def _cut(story: Story, strand: Strand, meets: int | None, reference_position: in
 def close_calls(story: Story, strand: int) -> tuple[bool, ...]:
     """Return for each token of a strand whether the choice was close in the first source that goes through it."""
     own = story.strands[strand]
+    return close_between(story, strand, own.first_position, own.stop)
+
+
+def close_between(story: Story, strand: int, first: int, stop: int) -> tuple[bool, ...]:
+    """Return the same for the positions `first` to `stop` of the strand."""
     found: list[bool] = []
-    for first, stop, keys in own.spans:
-        source = story.sources[keys[0]]
-        for position in range(first, stop):
-            row = source.row(position)
-            found.append(row is not None and float(source.steps.margin_nats[row]) < SMALL_MARGIN_NATS)
+    for start, end, keys in story.strands[strand].spans:
+        low, high = max(start, first), min(end, stop)
+        if low < high:
+            steps = story.sources[keys[0]].steps
+            offset = int(steps.position[0]) if len(steps) else high
+            margins = steps.margin_nats[max(low - offset, 0) : max(high - offset, 0)]
+            absent = min(max(offset - low, 0), high - low)
+            found += [False] * absent + (margins < SMALL_MARGIN_NATS).tolist()
+            found += [False] * (high - low - absent - len(margins))
     return tuple(found)

@@ -102,7 +102,7 @@ class LibraryPage:
 
 def library_page(catalog: Catalog, folder: str, *, exists: bool) -> LibraryPage:
     """Return the page of what a library holds."""
-    names = dict.fromkeys(bundle.facts.study for bundle in catalog.bundles)
+    names = dict.fromkeys(bundle.facts.study for bundle in catalog.bundles if not bundle.only_branches)
     studies = [_study(name, catalog) for name in names]
     return LibraryPage(
         folder=folder,
@@ -120,7 +120,7 @@ def _study(name: str, catalog: Catalog) -> StudyTable:
     places: dict[tuple[str, str], dict[str, BundleEntry]] = {}
     for case in catalog.cases.values():
         for bundle in case.bundles:
-            if bundle.facts.study == name:
+            if bundle.facts.study == name and not bundle.only_branches:
                 place = (case.key, bundle.facts.case.case_id)
                 places.setdefault(place, {})[bundle.facts.runtime.name] = bundle
     newest = {runtime: bundle for found in places.values() for runtime, bundle in found.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,12 @@ BAND, GAP, TOP = 11, 4, 18
 
 MOST_TICKS = 10
 
+MOST_SHAPES = 60
+"""Cells of a band, or flips, that are elements of their own; more are drawn as a few paths."""
+
+UNITS = 10_000
+"""Width of a ribbon in the units of a path."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -39,13 +45,32 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """One lane."""
+    """One lane; `paths` hold its cells by step of colour where they are many."""
 
     letter: str
     y: int
     cells: tuple[Cell, ...]
     left: Cell | None
     title: str
+    paths: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Density:
+    """Flips of a lane that are too many to be links, as one path."""
+
+    letter: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bands:
+    """What a ribbon shows whatever is open: `total` positions, where each lane's band stands, bands, dense flips."""
+
+    total: int
+    rows: Mapping[str, int]
+    bands: tuple[Band, ...]
+    density: tuple[Density, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,27 +106,41 @@ class Ribbon:
     ticks: tuple[Tick, ...]
     marks: tuple[Mark, ...]
     window: Cell | None
+    density: tuple[Density, ...] = ()
+    total: int = 1
 
 
-def ribbon_of(story: Story, forks: Sequence[Fork], link: CaseLink, pinned: int | None) -> Ribbon:
+def bands_of(case: OpenCase, forks: Sequence[Fork]) -> Bands:
+    """Return the bands of a case with these flips, whatever is open."""
+    total = max((len(lane.steps) for lane in case.lanes), default=0) or 1
+    rows = {lane.letter: TOP + index * (BAND + GAP) for index, lane in enumerate(case.lanes)}
+    bands = tuple(_band(case, lane, rows[lane.letter], total) for lane in case.lanes)
+    return Bands(total, rows, bands, tuple(_density(forks, rows, total)) if len(forks) > MOST_SHAPES else ())
+
+
+def ribbon_of(
+    story: Story, forks: Sequence[Fork], link: CaseLink, shown: tuple[int, int] | None, bands: Bands | None = None
+) -> Ribbon:
     """Return the ribbon of a story.
 
     Args:
         story: the page's strands.
         forks: its flips.
         link: of the case.
-        pinned: the position that is shown, if any.
+        shown: the first and the last position that are in view; None for none.
+        bands: from `bands_of`, where they are known.
     """
-    case = story.case
-    total = max((len(lane.steps) for lane in case.lanes), default=0) or 1
-    rows = {lane.letter: TOP + index * (BAND + GAP) for index, lane in enumerate(case.lanes)}
+    bands = bands or bands_of(story.case, forks)
+    total = bands.total
     return Ribbon(
-        height=TOP + len(case.lanes) * (BAND + GAP) + 2,
+        height=TOP + len(bands.rows) * (BAND + GAP) + 2,
         band_height=BAND,
-        bands=tuple(_band(case, lane, rows[lane.letter], total) for lane in case.lanes),
-        ticks=tuple(_ticks(forks, rows, total, link)),
+        bands=bands.bands,
+        ticks=tuple(_ticks(forks, bands.rows, total, link)),
         marks=tuple(_marks(total)),
-        window=None if pinned is None else _cell(max(pinned - 0.35, 0), pinned + 1.35, total, 0),
+        window=None if shown is None else _cell(max(shown[0] - 0.35, 0), shown[1] + 1.35, total, 0),
+        density=bands.density,
+        total=total,
     )
 
 
@@ -119,10 +158,31 @@ def _band(case: OpenCase, lane: Lane, y: int, total: int) -> Band:
     if comparison is None or lane.is_reference:
         return Band(lane.letter, y, (_cell(0, length, total, 0),), None, f"{lane.letter}: {length:,} tokens")
     shared = len(comparison.position)
-    cells = _cells(comparison, total)
+    cells = tuple(_cells(comparison, total))
     left = _cell(shared, length, total, 0) if case.mode is Mode.FREE and length > shared else None
     words = f"{lane.letter}: {shared:,} of {length:,} positions after the reference's prefix"
-    return Band(lane.letter, y, tuple(cells), left, words)
+    return Band(lane.letter, y, cells, left, words, tuple(_paths(cells)) if len(cells) > MOST_SHAPES else ())
+
+
+def _paths(cells: Iterable[Cell]) -> Iterable[tuple[int, str]]:
+    """Yield one path a step of colour, in units across and pixels down."""
+    found: dict[int, list[str]] = {}
+    for cell in cells:
+        start, width = (float(text[:-1]) * UNITS / 100 for text in (cell.x, cell.width))
+        found.setdefault(cell.level, []).append(f"M{start:.0f} 0h{width:.0f}v{BAND}h-{width:.0f}z")
+    for level, pieces in sorted(found.items()):
+        yield level, "".join(pieces)
+
+
+def _density(forks: Iterable[Fork], rows: Mapping[str, int], total: int) -> Iterable[Density]:
+    """Yield a path a lane with a line in its band for each bin that holds a flip of it."""
+    bins: dict[str, set[int]] = {}
+    for fork in forks:
+        for letter in fork.letters:
+            bins.setdefault(letter, set()).add(round((fork.position + 0.5) * 2 * MOST_BINS / total))
+    for letter, places in sorted(bins.items()):
+        lines = [f"M{place * UNITS // (2 * MOST_BINS)} {rows[letter]}v{BAND}" for place in sorted(places)]
+        yield Density(letter, "".join(lines))
 
 
 def levels(divergence: Float64Array) -> list[int]:
@@ -136,12 +196,12 @@ def levels(divergence: Float64Array) -> list[int]:
 def _cells(comparison: Comparison, total: int) -> Iterable[Cell]:
     """Yield stretches of equal colour; a bin of several positions has its largest divergence."""
     size = max(1, -(-total // MOST_BINS))
-    bins: dict[int, float] = {}
-    for position, value in zip(comparison.position.tolist(), comparison.metrics.jensen_shannon.tolist(), strict=True):
-        bins[position // size] = max(bins.get(position // size, 0.0), value)
-    steps = levels(np.array(list(bins.values()), np.float64))
+    places, first = np.unique(comparison.position // size, return_index=True)
+    if not len(places):
+        return
+    steps = levels(np.maximum.reduceat(comparison.metrics.jensen_shannon, first))
     start, level, stop = 0, -1, 0
-    for index, step in zip(bins, steps, strict=True):
+    for index, step in zip(places.tolist(), steps, strict=True):
         if step != level or index * size != stop:
             if level >= 0:
                 yield _cell(start, stop, total, level)
@@ -151,9 +211,9 @@ def _cells(comparison: Comparison, total: int) -> Iterable[Cell]:
         yield _cell(start, stop, total, level)
 
 
-def _ticks(forks: Sequence[Fork], rows: dict[str, int], total: int, link: CaseLink) -> Iterable[Tick]:
+def _ticks(forks: Sequence[Fork], rows: Mapping[str, int], total: int, link: CaseLink) -> Iterable[Tick]:
     """Yield a tick a fork; where they are too many for the width, one a bin, the marked ones first."""
-    size = max(1.0, total / MOST_BINS)
+    size = max(1.0, total / (MOST_BINS if len(forks) <= MOST_SHAPES else MOST_SHAPES))
     taken: set[int] = set()
     for fork in sorted(forks, key=lambda fork: not fork.marked):
         where = int(fork.position // size)

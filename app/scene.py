@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from app.forks import Fork, first_of_interest, forks_of
+from app.digest import Digest, digest_of
+from app.forks import Fork, first_of_interest
 from app.lanes import OpenCase
 from app.links import CaseLink, ForkLink
 from app.position import fork_at
-from app.source_consequences import Consequence, consequences
+from app.source_consequences import Consequence
 from app.strands import Story, branch_source, story_of
 from capture.model import Mode
 
@@ -45,15 +46,21 @@ class Scene:
         return own
 
 
-def open_scene(case: OpenCase, link: CaseLink | ForkLink) -> Scene:
-    """Return what a link shows of a case; a fork that is unknown gives the nearest position and a notice."""
+def open_scene(case: OpenCase, link: CaseLink | ForkLink, digest: Digest | None = None) -> Scene:
+    """Return what a link shows of a case; a fork that is unknown gives the nearest position and a notice.
+
+    Args:
+        case: the case with its lanes.
+        link: what the reader asked for.
+        digest: what was worked out of the case before; None to work it out now.
+    """
     place = _wanted(link)
     story = story_of(case, place)
     if place is not None and case.mode is Mode.FORCED and story.find(*place) is None:
         story = _deeper(case, place) or story
-    branches = [branch_source(branch) for branch in case.branches] if case.mode is Mode.FORCED else []
-    known = consequences(case, [*story.sources.values(), *branches])
-    forks = forks_of(story, known)
+    digest = digest or digest_of(case)
+    known = digest.known_in(story)
+    forks = digest.forks_in(story, known)
     if place is None:
         return _unpinned(story, known, forks)
     strand = story.find(*place)

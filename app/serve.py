@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import uvicorn
 
+from app.growable import Growing, growable_of
 from app.settings import Settings
 from app.web import create_app
 from capture.errors import UsageError
@@ -31,12 +32,14 @@ def serve(settings: Settings, *, open_browser: bool = False, path: str = "/") ->
         path: the page that the printed address names.
 
     Raises:
-        UsageError: the library is a file, or the port is in use or cannot be listened on; found out first.
+        UsageError: the library is a file, or the port is in use or cannot be listened on; found out first. Or the
+            server may start processes and others could reach it.
     """
     if settings.library.exists() and not settings.library.is_dir():
         raise UsageError(f"{settings.library} is a file; name the folder that holds it")
     with _listen(settings.host, settings.port) as listener:
-        config = uvicorn.Config(create_app(settings), log_level="warning", server_header=False, date_header=False)
+        app = create_app(settings)
+        config = uvicorn.Config(app, log_level="warning", server_header=False, date_header=False)
         address = _address(settings.host, listener.getsockname()[1]) + path
         missing = "" if settings.library.is_dir() else " (no such folder yet; what is captured to it will appear)"
         sys.stdout.write(f"flipscope shows {settings.library}{missing} at {address}\nPress Ctrl+C to stop.\n")
@@ -44,11 +47,26 @@ def serve(settings: Settings, *, open_browser: bool = False, path: str = "/") ->
         if open_browser:
             webbrowser.open(address)
         with suppress(KeyboardInterrupt):
-            uvicorn.Server(config).run(sockets=[listener])
+            _Server(config, app.state.growing).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Stops what grows before it waits for the pages that are told of it."""
+
+    def __init__(self, config: uvicorn.Config, growing: Growing | None) -> None:
+        super().__init__(config)
+        self._growing = growing
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop."""
+        if self._growing is not None:
+            self._growing.jobs.close(wait=False)
+        await super().shutdown(sockets)
 
 
 def check_address(settings: Settings) -> None:
     """Find out before long work whether the server will be able to listen; raises what `serve` raises."""
+    growable_of(settings)
     _listen(settings.host, settings.port).close()
 
 

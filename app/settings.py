@@ -33,6 +33,16 @@ class Settings:
         action="append",
     )
 
+    grow: tuple[Path, ...] = _setting(
+        (),
+        "let the pages start the runtimes of this study to grow continuations, may be repeated; "
+        "only where nobody else can reach the server",
+        "STUDY.toml",
+        "--grow",
+        action="append",
+        type=Path,
+    )
+
     @classmethod
     def add_options(cls, parser: argparse.ArgumentParser) -> None:
         """Add an option for every setting that has one."""

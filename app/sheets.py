@@ -81,10 +81,11 @@ def _mark_forks(scene: Scene, index: int, base: CaseLink, marks: dict[int, Mark]
         leaves = strand.parent == fork.strand and strand.first_position == fork.position and len(strand.token_ids) > 0
         if fork.strand == index or leaves:
             own = marks.get(fork.position, Mark())
-            marks[fork.position] = _fork_mark(scene, fork, index, base, own)
+            marks[fork.position] = fork_mark(scene, fork, index, base, own)
 
 
-def _fork_mark(scene: Scene, fork: Fork, index: int, base: CaseLink, own: Mark) -> Mark:
+def fork_mark(scene: Scene, fork: Fork, index: int, base: CaseLink, own: Mark) -> Mark:
+    """Return the mark of a flip on a strand that goes through it or leaves there; `own` is what marks it besides."""
     href = base.fork(fork.position, fork.prefix_id).format()
     words = _flip_words(scene, fork)
     if not fork.marked and fork.strand == index:

@@ -48,23 +48,30 @@ def output_tokens(case: OpenCase, source: Source) -> list[int]:
 
 def output_bytes(token_ids: Sequence[int], tokens: Mapping[int, Token]) -> bytes:
     """Return the bytes of an output; a token without bytes adds none."""
-    return b"".join(tokens[token_id].data for token_id in token_ids if token_id in tokens)
+    data = {token_id: tokens[token_id].data for token_id in set(token_ids) if token_id in tokens}
+    return b"".join([data.get(token_id, b"") for token_id in token_ids])
 
 
 def consequences(case: OpenCase, sources: Iterable[Source]) -> dict[str, Consequence]:
     """Return what became of sources, by key."""
     reference = output_bytes(case.lanes[0].steps.token_id.tolist(), case.tokens)
-    return {source.key: _consequence(case, source, reference) for source in sources}
+    verdicts: dict[bytes, _Verdicts] = {}  # lanes that are forced along the reference have its very text
+    return {source.key: _consequence(case, source, reference, verdicts) for source in sources}
 
 
-def _consequence(case: OpenCase, source: Source, reference: bytes) -> Consequence:
+_Verdicts = tuple[bytes, CallVerdict, CallVerdict | None]
+"""A text, the verdict on its calls against the reference's, and against the label's."""
+
+
+def _consequence(case: OpenCase, source: Source, reference: bytes, verdicts: dict[bytes, _Verdicts]) -> Consequence:
     facts = case.lanes[0].facts.case
     token_ids = output_tokens(case, source)
     text = output_bytes(token_ids, case.tokens)
-    found = verdict(text, facts.tools, None, reference)
+    if text not in verdicts:
+        verdicts[text] = text, verdict(text, facts.tools, None, reference), _label_verdict(text, facts)
+    text, found, label = verdicts[text]
     is_reference = source.key == case.lanes[0].letter
     loop = find_loop(token_ids) if source.ending is Ending.LENGTH else None
-    label = _label_verdict(text, facts)
     pills = consequence_pills(found, source.ending, loop, label, is_reference=is_reference)
     return Consequence(found, pills, text)
 

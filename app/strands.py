@@ -191,9 +191,7 @@ def _stream(source: Source, prompt: Sequence[int]) -> Stream:
     steps = source.steps
     if not len(steps):
         return Stream(source.key, prefix_of(prompt), steps.token_id)
-    return Stream(
-        source.key, PrefixId(steps.prefix_id[0]), steps.token_id, int(steps.position[0]), list(steps.prefix_id)
-    )
+    return Stream(source.key, PrefixId(steps.prefix_id[0]), steps.token_id, int(steps.position[0]), steps.prefix_id)
 
 
 def _strands(trie: Trie) -> list[Strand]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 
-from app.drawing import Sheet, heads, set_sheets
-from app.fork_panel import ForkPanel, fork_panel, headline_of
+from app.differences import DifferenceTable, difference_tables
+from app.digest import Digest
+from app.drawing import StreamsView, set_sheets
+from app.flip_list import flip_list
+from app.fork_panel import NOWHERE, ForkPanel, Sheets, fork_panel, headline_of
 from app.forks import Fork, Side
 from app.hover import tables
+from app.labels import without_effect
 from app.lanes import Lane, OpenCase
 from app.links import CaseLink, ForkLink
 from app.position import PositionPane, position_pane
@@ -17,11 +23,11 @@ from app.sheets import letters_on, pills_of, sheets_of
 from app.source_consequences import output_bytes
 from app.strands import Source
 from app.streams_json import streams_json
-from app.streams_values import CHUNK, Chip, Choice, FlipRow, SideView, StrandFacts, StreamsPage
+from app.streams_values import CHUNK, Chip, Choice, StrandFacts, StreamsPage
 from app.tables import percent, probabilities
 from app.text import clean, token_label
-from app.words import SHAPES, count, letters_of, nats, quoted
-from capture.consequences import Tone
+from app.transcript_values import TranscriptView
+from app.words import SHAPES, count, letters_of, quoted
 from capture.model import Mode
 
 LONGEST_QUESTION = 240
@@ -31,20 +37,59 @@ LONGEST_PROMPT = 50_000
 """Characters of the rendered prompt that the page holds."""
 
 
-def streams_page(case: OpenCase, link: CaseLink | ForkLink, columns: int) -> StreamsPage:
+def streams_page(case: OpenCase, link: CaseLink | ForkLink, columns: int, digest: Digest | None = None) -> StreamsPage:
     """Return the Streams page of a case.
 
     Args:
         case: the case with its lanes.
         link: what the reader asked for; of a fork, that fork is open.
         columns: cells of a line.
+        digest: what was worked out of the case before; None to work it out now.
     """
-    scene = open_scene(case, link)
-    base = link.up() if isinstance(link, ForkLink) else link
+    scene = open_scene(case, link, digest)
+    base = base_of(link)
     sheets = sheets_of(scene, base)
-    panel = _panel(scene, sheets, base)
+    fork = scene.fork if scene.pinned else None
+    panel = None if fork is None else panel_of(scene, sheets, base, fork)
+    text = Text(
+        streams=set_sheets(sheets, columns),
+        strands=tuple(_facts(scene, index) for index in range(len(scene.story.strands))),
+        columns=columns,
+        shown=(scene.position, scene.position),
+    )
+    return framed(scene, link, panel, text, digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """What a page shows in its middle, as streams or as a transcript.
+
+    Attributes:
+        streams: the lines; none on the page of a transcript.
+        strands: for the JSON twin; likewise.
+        columns: cells of a line.
+        shown: the first and the last position in view.
+        transcript: the chunks; None on the page of streams.
+    """
+
+    shown: tuple[int, int]
+    streams: StreamsView = StreamsView((), (), False)
+    strands: tuple[StrandFacts, ...] = ()
+    columns: int = 0
+    transcript: TranscriptView | None = None
+
+
+def base_of(link: CaseLink | ForkLink) -> CaseLink:
+    """Return the link to the case with no fork open, from which the others on the page are made."""
+    return (link.up() if isinstance(link, ForkLink) else link).where(at=None, flips=None)
+
+
+def framed(
+    scene: Scene, link: CaseLink | ForkLink, panel: ForkPanel | None, text: Text, digest: Digest | None
+) -> StreamsPage:
+    """Return the page around a text: header, ribbon, list of flips, position."""
+    case, base = scene.story.case, base_of(link)
     title, description = _words(scene, panel)
-    shared = _shared(scene, base, scene.pinned)
     return StreamsPage(
         title=title,
         description=description,
@@ -53,37 +98,60 @@ def streams_page(case: OpenCase, link: CaseLink | ForkLink, columns: int) -> Str
         mode=case.mode.value,
         scoring_path=case.scoring_path.value,
         question=question_of(case),
-        prompt=clean(case.prompt.text[:LONGEST_PROMPT]),
+        prompt=_prompt(case.prompt.text),
         modes=_modes(case, base),
-        chips=tuple(_chip(case, lane, base) for lane in case.lanes),
+        views=_views(link, "transcript" if text.transcript else "streams"),
+        chips=_chips(case, base),
         hidden=tuple(_hidden(case, base)),
-        ribbon=ribbon_of(scene.story, scene.forks, base, scene.position),
-        flips=tuple(_flip_row(scene, fork, base) for fork in scene.forks),
-        quiet=sum(not fork.marked for fork in scene.forks),
-        streams=set_sheets(sheets, columns),
+        ribbon=ribbon_of(scene.story, scene.forks, base, text.shown, digest.bands if digest else None),
+        list=flip_list(scene, link, base),
+        streams=text.streams,
+        transcript=text.transcript,
         pane=_pane(scene, _shared(scene, base, True)),
         panel=panel,
-        columns=columns,
+        columns=text.columns,
         address=link.format(),
         tables=base.tables(),
         chunk=CHUNK,
-        permalink=shared,
+        permalink=_shared(scene, base, scene.pinned),
         json=link.format(".json"),
         notices=(*case.notices, *scene.notices),
-        strands=tuple(_facts(scene, index) for index in range(len(scene.story.strands))),
+        strands=text.strands,
     )
 
 
-def _panel(scene: Scene, sheets: Sequence[Sheet], base: CaseLink) -> ForkPanel | None:
-    fork = scene.fork
-    if fork is None or not scene.pinned:
-        return None
-    order = [other.position for other in scene.forks]
+@lru_cache(maxsize=16)
+def _prompt(text: str) -> str:
+    return clean(text[:LONGEST_PROMPT])
+
+
+def panel_of(
+    scene: Scene,
+    sheets: Sheets,
+    base: CaseLink,
+    fork: Fork,
+    onward: Mapping[int, str] = NOWHERE,
+    place: int | None = None,
+) -> ForkPanel:
+    """Return the panel of an open fork.
+
+    Args:
+        scene: what is on the page.
+        sheets: of the strands of the fork.
+        base: the link to the case.
+        fork: which one.
+        onward: where a strand can be read on, by its index.
+        place: the position at which a transcript stays when the panel is closed.
+    """
     at = scene.forks.index(fork)
     earlier = scene.forks[at - 1] if at else None
-    later = scene.forks[at + 1] if at + 1 < len(order) else None
-    addresses = (base.format(), _address(base, earlier), _address(base, later), _shared(scene, base, True))
-    return fork_panel(scene.story, sheets, fork, _percents(scene, fork), addresses)
+    later = scene.forks[at + 1] if at + 1 < len(scene.forks) else None
+    addresses = (
+        base.where(at=place).format(),
+        _address(base, earlier),
+        _address(base, later),
+    )
+    return fork_panel(scene.story, sheets, fork, _percents(scene, fork), addresses, onward)
 
 
 def _address(base: CaseLink, fork: Fork | None) -> str:
@@ -148,12 +216,27 @@ def _all(fork: Fork) -> tuple[Side, ...]:
 def _modes(case: OpenCase, base: CaseLink) -> tuple[Choice, ...]:
     titles = {Mode.FREE: "each runtime by itself", Mode.FORCED: "each runtime along the reference's tokens"}
     return tuple(
-        Choice(mode.value, base.where(mode=mode, lanes=(), reference=None).format(), case.mode is mode, title)
+        Choice(
+            mode.value, base.where(mode=mode, lanes=(), reference=None, follow=None).format(), case.mode is mode, title
+        )
         for mode, title in titles.items()
     )
 
 
-def _chip(case: OpenCase, lane: Lane, base: CaseLink) -> Chip:
+def _views(link: CaseLink | ForkLink, current: str) -> tuple[Choice, ...]:
+    titles = {"streams": "every line side by side", "transcript": "one text down the page, for long outputs"}
+    return tuple(
+        Choice(name, link.where(view=name, flips=None).format(), name == current, title)
+        for name, title in titles.items()
+    )
+
+
+def _chips(case: OpenCase, base: CaseLink) -> tuple[Chip, ...]:
+    lanes = zip(case.lanes, difference_tables(case.lanes), strict=True)
+    return tuple(_chip(case, lane, base, differing) for lane, differing in lanes)
+
+
+def _chip(case: OpenCase, lane: Lane, base: CaseLink, differing: DifferenceTable) -> Chip:
     others = [other.run.run_id for other in case.lanes if other is not lane]
     prefer = not lane.is_reference and case.mode is Mode.FREE
     hide = len(others) > 1 and not lane.is_reference
@@ -167,13 +250,15 @@ def _chip(case: OpenCase, lane: Lane, base: CaseLink) -> Chip:
         hide=base.where(lanes=tuple(others)).format() if hide else "",
         prefer=first.format() if prefer else "",
         warning=_warning(case, lane),
+        differences=differing,
     )
 
 
 def _warning(case: OpenCase, lane: Lane) -> str:
     comparison = case.comparisons.get(lane.run.run_id)
-    if comparison is not None and comparison.identical:
-        return "bit-identical to the reference throughout: its option may have had no effect"
+    if comparison is not None and comparison.identical and not comparison.flips:
+        effect = without_effect(case.lanes[0].facts.runtime, lane.facts.runtime)
+        return clean(f"bit-identical to the reference throughout: {effect}")
     if lane.facts.template_differs:
         return "its own chat template would give another prompt"
     return "" if lane.run.complete else "this run was cut short"
@@ -195,26 +280,6 @@ def question_of(case: OpenCase) -> str:
     text = messages[-1] if messages and isinstance(messages[-1], str) else ""
     line = " ".join(text.split())
     return clean(line if len(line) <= LONGEST_QUESTION else line[: LONGEST_QUESTION - 1] + "\u2026")
-
-
-def _flip_row(scene: Scene, fork: Fork, base: CaseLink) -> FlipRow:
-    pills = [pill for side in fork.left if side.consequence for pill in side.consequence.pills]
-    telling = next((pill for pill in pills if pill.tone is not Tone.NEUTRAL), None)
-    return FlipRow(
-        position=fork.position,
-        href=_address(base, fork),
-        stayed=_side_view(scene, fork.stayed),
-        left=tuple(_side_view(scene, side) for side in fork.left),
-        flip_class=fork.flip_class.value,
-        nats=nats(fork.margin_nats),
-        pill=telling,
-        current=scene.fork is fork,
-        marked=fork.marked,
-    )
-
-
-def _side_view(scene: Scene, side: Side) -> SideView:
-    return SideView(token_label(side.token_id, scene.story.case.tokens, 11), heads(side.letters))
 
 
 def _facts(scene: Scene, index: int) -> StrandFacts:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from app.flip_list import FlipRow
 from app.fork_panel import ForkPanel
 from app.position import PositionPane
-from app.streams_values import FlipRow, StreamsPage
+from app.streams_values import Chip, StreamsPage
+from app.transcript_json import transcript_json
+from capture.manifests import differences_json
 
 
 def streams_json(page: StreamsPage) -> dict[str, Any]:
@@ -21,14 +24,27 @@ def streams_json(page: StreamsPage) -> dict[str, Any]:
         "scoring_path": page.scoring_path,
         "permalink": page.permalink,
         "notices": list(page.notices),
-        "lanes": [
-            {"letter": chip.letter, "label": chip.label, "runtime": chip.title, "reference": chip.is_reference}
-            for chip in page.chips
-        ],
+        "lanes": [_chip_json(chip) for chip in page.chips],
         "flips": [_row_json(row) for row in page.flips],
+        "flips_first": page.list.first,
+        "flips_total": page.list.total,
+        "flips_earlier": page.list.earlier or None,
+        "flips_later": page.list.later or None,
         "streams": [asdict(strand) for strand in page.strands],
+        "transcript": None if page.transcript is None else transcript_json(page.transcript),
         "position": None if page.pane is None else _pane_json(page.pane),
         "fork": None if page.panel is None else _panel_json(page.panel),
+    }
+
+
+def _chip_json(chip: Chip) -> dict[str, Any]:
+    return {
+        "letter": chip.letter,
+        "label": chip.label,
+        "runtime": chip.title,
+        "reference": chip.is_reference,
+        "warning": chip.warning or None,
+        "differences": differences_json(chip.differences.found, chip.differences.letters),
     }
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.drawing import Head, StreamsView
+from app.differences import DifferenceTable
+from app.drawing import StreamsView
+from app.flip_list import FlipList, FlipRow
 from app.fork_panel import ForkPanel
 from app.position import PositionPane
 from app.ribbon import Ribbon
-from app.text import Label
-from capture.consequences import Pill
+from app.transcript_values import TranscriptView
 
 CHUNK = 256
 """Positions whose tables the browser asks for at once."""
@@ -28,6 +29,7 @@ class Chip:
         hide: address without it; empty where too few lanes would be left.
         prefer: address with it as the reference; empty where it is, or cannot be.
         warning: what to know before reading its numbers; mostly empty.
+        differences: what its manifest does not share with the reference's; of the reference, what any lanes do not.
     """
 
     letter: str
@@ -38,6 +40,7 @@ class Chip:
     hide: str
     prefer: str
     warning: str
+    differences: DifferenceTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,29 +51,6 @@ class Choice:
     href: str
     current: bool
     title: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SideView:
-    """A token and who chose it, in the list of flips."""
-
-    label: Label
-    heads: tuple[Head, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class FlipRow:
-    """A row of the list of flips."""
-
-    position: int
-    href: str
-    stayed: SideView
-    left: tuple[SideView, ...]
-    flip_class: str
-    nats: str
-    pill: Pill | None
-    current: bool
-    marked: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +83,10 @@ class StreamsPage:
         chips: the lanes.
         hidden: runs that could be shown as well.
         ribbon: the whole output at a glance.
-        flips: the list of flips.
-        quiet: how many of them are not marked in the text.
-        streams: the lines.
+        views: the switch between streams and transcript.
+        list: the list of flips, a page of it.
+        streams: the lines; none where the text is a transcript.
+        transcript: the text of a long output; None where it is shown as streams.
         pane: the position that is shown.
         panel: the open fork.
         columns: of a line.
@@ -130,9 +111,10 @@ class StreamsPage:
     chips: tuple[Chip, ...]
     hidden: tuple[Choice, ...]
     ribbon: Ribbon
-    flips: tuple[FlipRow, ...]
-    quiet: int
+    views: tuple[Choice, ...]
+    list: FlipList
     streams: StreamsView
+    transcript: TranscriptView | None
     pane: PositionPane | None
     panel: ForkPanel | None
     columns: int
@@ -143,3 +125,8 @@ class StreamsPage:
     json: str
     notices: tuple[str, ...]
     strands: tuple[StrandFacts, ...]
+
+    @property
+    def flips(self) -> tuple[FlipRow, ...]:
+        """The rows of the list of flips."""
+        return self.list.rows

@@ -125,7 +125,8 @@ def _column(source: Source, position: int) -> _Column:
     row = source.row(position)
     assert row is not None
     known = dict(zip(ids, values.tolist(), strict=True))
-    choice, taken = int(source.steps.choice[row]), int(source.steps.token_id[row])
+    emitted, taken = int(source.steps.emitted[row]), int(source.steps.token_id[row])
+    choice = emitted if emitted >= 0 else int(source.steps.top1[row])  # `choice` would be worked out for every row
     return _Column(known, min(known.values(), default=1.0), choice, taken)
 
 

@@ -300,6 +300,8 @@ def _rebased(glyph: Glyph, missing: int) -> Glyph:
 
 def clean(text: str) -> str:
     """Return a text that is no model output with what cannot be seen, or turns text around, by name; lines stay."""
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(
         character if character == "\n" else "".join(glyph.text for glyph in _glyphs(character)) for character in text
     )

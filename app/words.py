@@ -35,10 +35,17 @@ def quoted(label: Label) -> str:
     return f"\u201c{label.text}\u201d"
 
 
+def sentence(message: str) -> str:
+    """Return an error's message, which a terminal shows after a colon, as a sentence of its own."""
+    return f"{message[:1].upper()}{message[1:].rstrip('.')}."
+
+
 def certificate_words(certificate: Certificate | None) -> str:
     """Return what a certificate says, in a few words."""
     if certificate is None or certificate.exactness is Exactness.UNVERIFIED:
         return "unverified"
     if certificate.exactness is Exactness.EXACT:
         return f"bit-identical \u2713, {count(certificate.rows_compared, 'row')}"
+    if certificate.first_difference is None:
+        return "approximate: the runtime has changed since"
     return f"approximate from position {certificate.first_difference}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -72,7 +72,11 @@ def fork_of(parent: Run, parent_steps: Steps, planned: PlannedFork) -> Fork:
 
 
 def certify(
-    position: int, streams: Sequence[Stream], parent_steps: Steps, parent_row: Callable[[int], bytes], dtype: str
+    position: int,
+    streams: Sequence[Stream],
+    parent_steps: Steps,
+    parent_row: Callable[[int], bytes | None],
+    dtype: str,
 ) -> Certificate:
     """Compare the rows that were computed again, up to and including the fork's position, with the recorded ones.
 
@@ -80,7 +84,7 @@ def certify(
         position: the fork's position.
         streams: the fork's own stream and, where the engine shares rows between forks, the replay.
         parent_steps: steps of the run that the fork leaves, from position 0.
-        parent_row: gives that run's raw row at a position.
+        parent_row: gives that run's raw row at a position; None where it was not kept.
         dtype: of the rows.
     """
     again = [pair for stream in streams for pair in _recomputed(stream, position)]
@@ -91,8 +95,19 @@ def certify(
     differing = [(at, row) for at, row in again if row_hash(row) != parent_steps.row_hash[at]]
     if not differing:
         return Certificate(Exactness.EXACT, len(compared), forced_steps)
-    largest = max(_difference(row, parent_row(at), dtype) for at, row in differing)
+    kept = [(row, recorded) for at, row in differing if (recorded := parent_row(at)) is not None]
+    largest = max((_difference(row, recorded, dtype) for row, recorded in kept), default=None)
     return Certificate(Exactness.APPROXIMATE, len(compared), forced_steps, min(at for at, _ in differing), largest)
+
+
+def held_against(certificate: Certificate | None, departure: int | None) -> Certificate | None:
+    """Return a certificate as it is after its branch was held against the runtime's own free run.
+
+    After the same prefix every bit must be equal: where the branch departs from that run, it is approximate from there.
+    """
+    if departure is None or certificate is None or certificate.exactness is not Exactness.EXACT:
+        return certificate
+    return replace(certificate, exactness=Exactness.APPROXIMATE, first_difference=departure)
 
 
 def first_departure(branch: Steps, free: Steps) -> int | None:

@@ -6,11 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from capture.branch import REPLAY, PlannedFork, branch_job, certify, choose_forks, first_departure, fork_of
+from capture.branch import (
+    REPLAY,
+    PlannedFork,
+    branch_job,
+    certify,
+    choose_forks,
+    first_departure,
+    fork_of,
+    held_against,
+)
 from capture.bundle import RecordedRun
 from capture.engines.base import ForcedJob, FreeJob, Job
 from capture.flips import find_flips
-from capture.model import Exactness, Mode, Origin, Prompt, RunId, ScoringPath
+from capture.model import Mode, Origin, Prompt, RunId, ScoringPath
 from capture.plan import free_streams
 from capture.ranges import find_ranges
 from capture.reference import Reference
@@ -106,12 +115,11 @@ class CaseRecorder:
     def _held(self, branch: RecordedRun, free: RecordedRun) -> RecordedRun:
         """Hold a branch against the runtime's own free run: after the same prefix every bit must be equal."""
         departure = first_departure(branch.steps, free.steps)
-        certificate = branch.run.certificate
-        if departure is None or certificate is None or certificate.exactness is not Exactness.EXACT:
+        certificate = held_against(branch.run.certificate, departure)
+        if certificate == branch.run.certificate:
             return branch
         self.session.note(f"{self.case_id}: a branch differs from the runtime's own free run at position {departure}")
-        worse = replace(certificate, exactness=Exactness.APPROXIMATE, first_difference=departure)
-        return replace(branch, run=replace(branch.run, certificate=worse))
+        return replace(branch, run=replace(branch.run, certificate=certificate))
 
     def _recorded(self, stream: Stream, before: Sequence[int], origin: Origin) -> RecordedRun:
         session = self.session

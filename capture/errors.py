@@ -14,6 +14,7 @@ FlipscopeError
 │   └── WorkerDiedError     the worker process ended by itself
 ├── VocabularyError         two lanes whose tokens differ
 ├── ComparisonError         runs that must not be compared
+├── CancelledError          work that was cancelled
 └── NotFoundError           an unknown case, run, lane or fork
 """
 
@@ -65,7 +66,11 @@ class EngineError(FlipscopeError):
 
 
 class WorkerDiedError(EngineError):
-    """The worker process ended by itself."""
+    """The worker process ended by itself; `how` says how, and not what to do."""
+
+    def __init__(self, message: str, how: str = "") -> None:
+        super().__init__(message)
+        self.how = how or message
 
 
 class VocabularyError(FlipscopeError):
@@ -74,6 +79,10 @@ class VocabularyError(FlipscopeError):
 
 class ComparisonError(FlipscopeError):
     """Runs that must not be compared, such as two scoring paths mixed."""
+
+
+class CancelledError(FlipscopeError):
+    """Work that was cancelled."""
 
 
 class NotFoundError(FlipscopeError):

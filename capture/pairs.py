@@ -87,8 +87,10 @@ def _keys(bundle: Bundle) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names under which a bundle is found as a reference, and those of the reference it looks for.
 
     A run forced along another names it, and that one may be a candidate in its own study; the study and case serve
-    where nothing was forced.
+    where nothing was forced. A bundle of branches alone is neither.
     """
+    if all(run.mode is Mode.BRANCH for run in bundle.runs):
+        return (), ()
     place = f"{bundle.facts.study}/{bundle.facts.case.case_id}"
     free = tuple(run.run_id for run in bundle.runs if run.mode is Mode.FREE)
     if bundle.facts.is_reference:

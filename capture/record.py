@@ -74,13 +74,13 @@ class Recorder:
         """Record what is missing.
 
         Raises:
-            UsageError: another capture writes to this library.
+            UsageError: another capture, or a continuation that grows, writes to this library.
             FlipscopeError: what went wrong; everything recorded so far is kept.
         """
         planned = self.plan()
         check_disk(planned, self._library)
         self._spool.mkdir(parents=True, exist_ok=True)
-        with _only_writer(self._library):
+        with only_writer(self._library):
             self._record_reference()
             references = self._references()
             for runtime in self._study.candidates:
@@ -267,10 +267,17 @@ def _adopt(source: Path, target: Path) -> None:
 
 
 @contextmanager
-def _only_writer(library: Path) -> Iterator[None]:
+def only_writer(library: Path) -> Iterator[None]:
+    """Hold the library for writing; `library/.spool` exists.
+
+    Raises:
+        UsageError: a capture, or a continuation that grows, writes to it.
+    """
     with open(library / ".spool" / "lock", "w", encoding="utf-8") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise UsageError(f"another capture is writing to {library}; wait for it or use another library") from error
+            raise UsageError(
+                f"a capture, or a continuation that grows, is writing to {library}; wait for it or use another library"
+            ) from error
         yield

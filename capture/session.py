@@ -16,6 +16,7 @@ from capture.model import LOGIT_BYTES, Case, Prompt, Runtime, Token
 from capture.models import model_folder
 from capture.progress import Reporter
 from capture.spool import Stream, is_done, read_json, read_stream, write_json
+from capture.switch import KillSwitch
 from capture.unpack import unpack_model
 from capture.worker_process import WorkerProcess
 
@@ -30,8 +31,8 @@ class RuntimeSession:
         vocabulary: every token that has bytes, by id.
     """
 
-    def __init__(self, runtime: Runtime, folder: Path, reporter: Reporter) -> None:
-        """Start the worker; `folder` receives its log.
+    def __init__(self, runtime: Runtime, folder: Path, reporter: Reporter, switch: KillSwitch | None = None) -> None:
+        """Start the worker; `folder` receives its log, `switch` can end it from another thread.
 
         Raises:
             EngineError: the engine does not start.
@@ -42,7 +43,7 @@ class RuntimeSession:
         place = model_folder(runtime.model)
         reporter.note(f"starting {runtime.name}")
         started = runtime if place is None else replace(runtime, model=str(place))
-        self._worker = WorkerProcess(started, folder / f"{runtime.name}.log")
+        self._worker = WorkerProcess(started, folder / f"{runtime.name}.log", switch)
         self.manifest = self._worker.manifest
         self.facts: ModelFacts = self._worker.facts
         try:

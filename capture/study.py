@@ -23,6 +23,9 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,6
 
 PACKAGED_CASES = "packaged:"
 
+GROWN = ".grown-"
+"""Stands in the name of a bundle that holds a branch grown after its parent's bundle was sealed."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeepRule:
@@ -233,9 +236,12 @@ def _check_kept(path: Path, wanted: tuple[str, ...], key: str, known: list[str])
 
 def _refuse_repeated(path: Path, names: list[str]) -> None:
     repeated = next((name for name in names if names.count(name) > 1), None)
-    odd = next((name for name in names if "--" in name or ".vs." in name or name.endswith(".comparison")), None)
+    parts = ("--", ".vs.", GROWN)
+    odd = next((name for name in names if any(part in name for part in parts) or name.endswith(".comparison")), None)
     if odd is not None:
-        raise StudyError(f"{path}: '{odd}' cannot name a runtime: '--', '.vs.' and '.comparison' part file names")
+        raise StudyError(
+            f"{path}: '{odd}' cannot name a runtime: '--', '.vs.', '{GROWN}' and '.comparison' part file names"
+        )
     if repeated is not None:
         raise StudyError(f"{path}: two runtimes are called '{repeated}'; rename one")
 
@@ -277,7 +283,7 @@ def _reference_bundles(path: Path, head: _StudyTable) -> tuple[Path, ...]:
         files = sorted(place.glob("*.duckdb")) if place.is_dir() else [place]
         if not files or not all(file.is_file() for file in files):
             raise StudyError(f"{path}: the reference bundle {name} does not exist")
-        found += [file for file in files if not file.name.endswith(".comparison.duckdb")]
+        found += [file for file in files if not file.name.endswith(".comparison.duckdb") and GROWN not in file.name]
     return tuple(found)
 
 

@@ -20,6 +20,7 @@ from capture.engines.base import Job, ModelFacts
 from capture.errors import EngineError, StorageFullError, WorkerDiedError
 from capture.messages import case_to_json, job_to_json, runtime_to_json
 from capture.model import Case, Json, Prompt, Runtime, Token
+from capture.switch import KillSwitch
 
 Progress = Callable[[int], None]
 
@@ -38,8 +39,8 @@ class WorkerProcess:
     facts: ModelFacts
     manifest: Json
 
-    def __init__(self, runtime: Runtime, log: Path) -> None:
-        """Start the process and its engine; `log` receives everything the engine prints.
+    def __init__(self, runtime: Runtime, log: Path, switch: KillSwitch | None = None) -> None:
+        """Start the process and its engine; `log` receives everything the engine prints, `switch` can end it.
 
         Raises:
             EngineError: the process or its engine does not start; the message names the runtime.
@@ -51,6 +52,8 @@ class WorkerProcess:
         Path(self._sources.name, "capture").symlink_to(Path(capture.__file__).parent)
         self._process = self._spawn()
         try:
+            if switch is not None:
+                switch.hold(self._process)
             self._start_engine()
         except BaseException:
             self.close()
@@ -143,6 +146,8 @@ class WorkerProcess:
             stdin.write(json.dumps(request) + "\n")
             stdin.flush()
         for line in stdout:
+            if not line.endswith("\n"):  # it was killed in the middle of an answer
+                break
             answer: dict[str, Any] = json.loads(line)
             if answer["answer"] == "progress":
                 progress(answer["steps"])
@@ -150,19 +155,21 @@ class WorkerProcess:
                 raise self._error(answer)
             else:
                 return answer
-        raise WorkerDiedError(self._obituary())
+        raise self._death()
 
     def _error(self, answer: Json) -> EngineError | StorageFullError:
         if answer["kind"] == "storage":
             return StorageFullError(answer["message"])
         return EngineError(f"runtime '{self._runtime.name}': {answer['message']}")
 
-    def _obituary(self) -> str:
+    def _death(self) -> WorkerDiedError:
         code = self._process.wait()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
-        return (
-            f"runtime '{self._runtime.name}': its worker {how}; what it recorded is kept, start again to go on "
-            f"(its words are in {self._log}){self._last_words()}"
+        how = f"runtime '{self._runtime.name}': its worker {how}"
+        words = self._last_words()
+        return WorkerDiedError(
+            f"{how}; what it recorded is kept, start again to go on (its words are in {self._log}){words}",
+            f"{how}{words}",
         )
 
     def _last_words(self) -> str:

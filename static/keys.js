@@ -3,8 +3,10 @@
 import { close, isOpen } from "./popover.js";
 import { focusToken, tokens } from "./reading.js";
 import { entryOf } from "./tables.js";
+import { flipAcross, isTranscript } from "./transcript.js";
 
 const OFF = "flipscope.keysOff";
+const MENUS = ".share[open], .adds details[open], .differs[open]";
 
 function lettersOff() {
   try {
@@ -41,6 +43,7 @@ function byLine(step) {
 }
 
 function byFlip(step) {
+  if (isTranscript()) return flipAcross(step);
   const flips = [...document.querySelectorAll("#streams a.t:not(.quiet)")];
   const seen = new Set();
   const firsts = flips.filter((flip) => !seen.has(flip.href) && seen.add(flip.href));
@@ -59,8 +62,15 @@ async function pin(token) {
   window.htmx.ajax("GET", entry.href, options);
 }
 
+function closeMenu(menu) {
+  menu.open = false;
+  menu.querySelector("summary").focus();
+}
+
 function back() {
   if (isOpen()) return close();
+  const menu = document.querySelector(MENUS);
+  if (menu) return closeMenu(menu);
   document.querySelector("[data-close]")?.click();
 }
 
@@ -88,7 +98,7 @@ function press(event) {
 }
 
 function clicked(event) {
-  for (const menu of document.querySelectorAll(".share[open], .adds details[open]")) {
+  for (const menu of document.querySelectorAll(MENUS)) {
     if (!menu.contains(event.target)) menu.open = false;
   }
   if (event.target.closest("[data-help]")) document.getElementById("help")?.showModal();

@@ -5,7 +5,10 @@ import { setUpKeys } from "./keys.js";
 import { setUpPopover } from "./popover.js";
 import { announce, focusToken, prepareTokens } from "./reading.js";
 import { setUpCopying } from "./copying.js";
+import { setUpGrowing } from "./growing.js";
+import { setUpRibbon } from "./ribbon.js";
 import { setUpTheme } from "./theming.js";
+import { setUpTranscript } from "./transcript.js";
 
 document.documentElement.classList.add("scripted");
 
@@ -14,6 +17,19 @@ function refresh() {
   setUpCopying();
   prepareTokens();
   fitColumns();
+  setUpTranscript();
+  setUpRibbon();
+  showCurrentFlip();
+  setUpGrowing();
+}
+
+// The open flip stands in the middle of a list that is longer than its pane.
+function showCurrentFlip() {
+  const row = document.querySelector(".flips tr.current");
+  const list = row?.closest(".flips");
+  if (!list || list.scrollHeight <= list.clientHeight) return;
+  const distance = row.getBoundingClientRect().top - list.getBoundingClientRect().top;
+  list.scrollTop += distance - list.clientHeight / 2;
 }
 
 // After a swap the reader is where the change is: at the fork that opened, or back at the flip that was closed.

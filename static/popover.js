@@ -1,7 +1,7 @@
 // One shared popover with the table of a token: opens after 150 ms, swaps at once, closes after 80 ms, Esc closes.
 
 import { SHAPES, shape } from "./shapes.js";
-import { entryOf } from "./tables.js";
+import { entryOf, prefetch } from "./tables.js";
 
 const OPEN_MS = 150;
 const CLOSE_MS = 80;
@@ -107,6 +107,7 @@ export function close() {
 export function open(token, delay = OPEN_MS) {
   clearTimeout(timer);
   if (token === shown && isOpen()) return;
+  prefetch(Number(token.dataset.p)); // the answer can come during the delay
   if (isOpen()) show(token);
   else timer = setTimeout(() => show(token), delay);
 }

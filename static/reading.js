@@ -11,6 +11,11 @@ export function tokens(scope = document) {
   return [...scope.querySelectorAll("[data-k] .t")];
 }
 
+// Makes tokens that came later able to take the focus.
+export function readyTokens(scope) {
+  for (const token of tokens(scope)) token.tabIndex = -1;
+}
+
 // One token can be reached by Tab: the pinned one, else the first flip, else the first.
 export function prepareTokens() {
   const all = tokens();

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from capture.branch import PlannedFork, branch_job, certify, choose_forks, first_departure
+from capture.branch import PlannedFork, branch_job, certify, choose_forks, first_departure, held_against
 from capture.flips import Flip
-from capture.model import Ending, Exactness, FlipClass, RangeKind, Steps
+from capture.model import Certificate, Ending, Exactness, FlipClass, RangeKind, Steps
 from capture.ranges import Range
 from capture.spool import Stream, StreamWriter, read_stream
 from capture.study import ForkBudget
@@ -51,6 +51,22 @@ def test_decided_flips_go_first_then_those_inside_tool_calls_then_the_earlier() 
         chosen = choose_forks(flips, ranges, ForkBudget(most, 8, every))
         assert [fork.position for fork in chosen] == expected
     assert choose_forks(flips, ranges, ForkBudget(9, 8, (FlipClass.TIE,)))[0].position == 1
+
+
+def test_where_the_recorded_rows_were_not_kept_the_largest_difference_is_unknown(tmp_path: Path, steps: Steps) -> None:
+    own = stream(tmp_path / "own", {0: LOGITS[0], 1: LOGITS[1] + 1})
+    found = certify(1, (own,), steps, lambda _: None, "float32")
+    assert (found.exactness, found.rows_compared) == (Exactness.APPROXIMATE, 2)
+    assert (found.first_difference, found.largest_difference) == (1, None)
+
+
+def test_a_branch_that_departs_from_the_free_run_is_approximate_from_there() -> None:
+    exact = Certificate(Exactness.EXACT, 3, 2)
+    assert held_against(exact, None) is exact
+    assert held_against(None, 4) is None
+    assert held_against(exact, 4) == Certificate(Exactness.APPROXIMATE, 3, 2, 4)
+    unverified = Certificate(Exactness.UNVERIFIED, 0, 2)
+    assert held_against(unverified, 4) is unverified
 
 
 def test_the_path_is_forced_no_further_than_the_last_fork() -> None:

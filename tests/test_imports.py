@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 PURE = (
     "model", "errors", "prefix", "trie", "align", "stretches", "metrics", "rows", "flips", "ranges", "toolcalls",
-    "callparser", "jsontext", "toolschema", "consequences", "identity",
+    "callparser", "jsontext", "toolschema", "consequences", "identity", "manifests",
 )  # fmt: skip
 INPUT_OUTPUT = {
     "os",

@@ -21,7 +21,10 @@ _OPTIONS = st.builds(
     lanes=st.lists(_RUNS, max_size=5, unique=True).map(tuple),
     reference=st.none() | _RUNS,
     columns=st.none() | st.integers(30, 400),
-    view=st.sampled_from(["streams", "transcript", "charts"]),
+    view=st.sampled_from(["", "streams", "transcript", "charts"]),
+    follow=st.none() | _RUNS,
+    at=st.none() | st.integers(0, 999_999_999),
+    flips=st.none() | st.integers(0, 999_999_999),
 )
 
 _CASES = st.builds(
@@ -57,12 +60,18 @@ def test_reading_never_fails(address: str) -> None:
     parse_options(parse_qsl(address, keep_blank_values=True))
 
 
-@given(st.lists(st.tuples(st.sampled_from(["mode", "lanes", "columns", "other", "view"]), st.text(max_size=30))))
+@given(st.lists(st.tuples(st.sampled_from(["mode", "lanes", "columns", "other", "view", "at"]), st.text(max_size=30))))
 def test_what_was_read_survives_a_second_round_without_notices(items: list[tuple[str, str]]) -> None:
     options, _ = parse_options(items)
     again, notices = parse_options(parse_qsl(options.query().removeprefix("?")))
     assert again == ViewOptions(
-        options.mode, tuple(dict.fromkeys(lane[:12] for lane in options.lanes)), None, options.columns, options.view
+        options.mode,
+        tuple(dict.fromkeys(lane[:12] for lane in options.lanes)),
+        None,
+        options.columns,
+        options.view,
+        None,
+        options.at,
     )
     assert notices == ()
 
@@ -77,6 +86,9 @@ def test_what_was_read_survives_a_second_round_without_notices(items: list[tuple
         ("columns=7", "columns"),
         ("columns=٣٤", "columns"),
         ("view=tree", "view"),
+        ("at=end", "position"),
+        ("flips=all", "flips"),
+        ("follow=B", "lane"),
         ("zoom=3", "parameter"),
     ],
 )

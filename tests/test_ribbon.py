@@ -63,7 +63,7 @@ def test_every_fork_has_a_tick_from_the_lane_that_stays_to_those_that_left(libra
     case = opened(library, Mode.FORCED)
     story = story_of(case)
     forks = forks_of(story, {})
-    ribbon = ribbon_of(story, forks, CaseLink(case.key), forks[0].position)
+    ribbon = ribbon_of(story, forks, CaseLink(case.key), (forks[0].position,) * 2)
     assert len(ribbon.ticks) == len(forks)
     assert all(tick.y < tick.y_end <= ribbon.height for tick in ribbon.ticks)
     assert ribbon.window is not None

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, HTTPException, Request
 
+from app.growable import Growing
 from app.library import Library
 from app.settings import Settings
 from app.web.rendering import Renderer
@@ -29,6 +31,16 @@ def _renderer(request: Request) -> Renderer:
     return renderer
 
 
+def _growing(request: Request) -> Growing:
+    growing: Growing | None = request.app.state.growing
+    if growing is None:
+        raise HTTPException(
+            HTTPStatus.FORBIDDEN, "This server starts no runtime; start it with: flipscope serve --grow STUDY.toml"
+        )
+    return growing
+
+
 SettingsDep = Annotated[Settings, Depends(_settings)]
 LibraryDep = Annotated[Library, Depends(_library)]
 RendererDep = Annotated[Renderer, Depends(_renderer)]
+GrowingDep = Annotated[Growing, Depends(_growing)]

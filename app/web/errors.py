@@ -15,6 +15,7 @@ from app.catalog import AmbiguousCaseError
 from app.library import Library
 from app.links import CaseLink
 from app.web.rendering import Renderer, json_response
+from app.words import sentence
 from capture.errors import FlipscopeError, NotFoundError
 
 _LOG = logging.getLogger("flipscope")
@@ -48,8 +49,8 @@ def _choose(request: Request, error: AmbiguousCaseError) -> Response:
     cases = [library.catalog().find_case(key) for key in error.choices]
     if wants_json(request):
         choices = [{"key": case.key, "href": CaseLink(case.key).format(".json")} for case in cases]
-        return json_response({"error": _sentence(str(error)), "choices": choices}, HTTPStatus.MULTIPLE_CHOICES)
-    return renderer.html("choose.html", HTTPStatus.MULTIPLE_CHOICES, message=_sentence(str(error)), cases=cases)
+        return json_response({"error": sentence(str(error)), "choices": choices}, HTTPStatus.MULTIPLE_CHOICES)
+    return renderer.html("choose.html", HTTPStatus.MULTIPLE_CHOICES, message=sentence(str(error)), cases=cases)
 
 
 def _http(request: Request, error: Exception) -> Response:
@@ -96,18 +97,13 @@ def _last_page(request: Request) -> Response:
 
 
 def _page(request: Request, status: HTTPStatus, message: str) -> Response:
-    sentence = _sentence(message)
+    told = sentence(message)
     if wants_json(request):
-        return json_response({"error": sentence, "status": status.value}, status)
+        return json_response({"error": told, "status": status.value}, status)
     library: Library = request.app.state.library
     renderer: Renderer = request.app.state.renderer
     cases = library.cases() if status is HTTPStatus.NOT_FOUND else ()
-    return renderer.html("error.html", status, phrase=status.phrase, message=sentence, cases=cases)
-
-
-def _sentence(message: str) -> str:
-    """Return an error's message, which a terminal shows after a colon, as a sentence of its own."""
-    return f"{message[:1].upper()}{message[1:].rstrip('.')}."
+    return renderer.html("error.html", status, phrase=status.phrase, message=told, cases=cases)
 
 
 def redirect(address: str) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,11 +10,12 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
+from app.growable import growing_of
 from app.library import Library
 from app.links import STATIC
 from app.resources import StaticFolder, templates_folder
 from app.settings import Settings
-from app.web import health, library, streams
+from app.web import chunks, export, growing, health, library, streams
 from app.web.errors import RequestBoundary, add_error_pages
 from app.web.rendering import Renderer
 from app.web.security import HostCheck, SecurityHeaders, allowed_hosts
@@ -32,7 +34,8 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings = settings
     app.state.library = Library(settings.library)
     app.state.renderer = Renderer(templates_folder(), static)
-    for part in (library, streams, health):
+    app.state.growing = growing_of(settings, app.state.library)
+    for part in (library, export, streams, chunks, growing, health):
         app.include_router(part.router)
     app.mount(STATIC, VersionedStaticFiles(static), name="static")
     add_error_pages(app)
@@ -47,5 +50,10 @@ def create_app(settings: Settings) -> FastAPI:
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     # A large library takes seconds to read for the first time; the first page should not wait for a click to start it.
     threading.Thread(target=app.state.library.catalog, daemon=True).start()
+    # A page makes thousands of small values and no cycles: looking for cycles among all that is kept, by default every
+    # few pages, takes longer than the page.
+    gc.set_threshold(50_000, 50, 50)
     yield
+    if app.state.growing is not None:
+        app.state.growing.jobs.close()
     app.state.library.close()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import math
 import re
-from collections.abc import Mapping
+from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,15 @@ from markupsafe import Markup
 from starlette.responses import HTMLResponse, Response
 
 from app import links
+from app.cache import SizedCache
+from app.export_json import finite
 from app.resources import StaticFolder
 from app.text import clean
+from app.web.tokens import tokens_html
 from capture.version import VERSION
+
+_MOST_PARTS = 4000
+"""Pieces of pages that are kept, about a kilobyte each."""
 
 _UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 """Controls, and what turns text around: names out of files may hold them."""
@@ -40,7 +46,18 @@ class Renderer:
             trim_blocks=True,
             lstrip_blocks=True,
         )
-        self._environment.globals.update(static=static.url, links=links, version=VERSION)
+        self._parts: SizedCache[tuple[str, Hashable], Markup] = SizedCache(_MOST_PARTS)
+        self._environment.globals.update(part=self._part)
+        self._environment.globals.update(static=static.url, links=links, version=VERSION, tokens=tokens_html)
+        self.version = _version_of(folder)
+
+    def _part(self, template: str, one: Hashable) -> Markup:
+        """Return a piece of a page that depends on one value alone, and that many pages hold."""
+        found = self._parts.get((template, one))
+        if found is None:
+            found = Markup(self._environment.get_template(template).render(one=one))
+            self._parts.put((template, one), found)
+        return found
 
     def html(self, template: str, status: int = 200, **context: Any) -> HTMLResponse:
         """Return a page; it may be kept, but the browser asks again before it shows it."""
@@ -49,17 +66,15 @@ class Renderer:
         return HTMLResponse(text.encode(errors="replace"), status, {"Cache-Control": "no-cache"})
 
 
+def _version_of(folder: Path) -> str:
+    """Return a text that changes with the templates."""
+    digest = hashlib.blake2b(VERSION.encode(), digest_size=8)
+    for path in sorted(folder.rglob("*.html")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
 def json_response(value: Any, status: int = 200) -> Response:
     """Return a twin: JSON without NaN or infinities, which become null."""
-    text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return Response(text.encode(errors="replace"), status, {"Cache-Control": "no-cache"}, "application/json")
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {name: _finite(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return value

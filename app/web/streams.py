@@ -8,11 +8,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from app.growable import Growing, GrowPane, grow_pane
 from app.lanes import OpenCase
 from app.library import Library
 from app.links import CaseLink, ForkLink, Link, Parsed, parse_fork, parse_options
-from app.streams import streams_json, streams_page, tables
+from app.share import share_of
+from app.streams import base_of, streams_json, streams_page, tables
 from app.streams_values import StreamsPage
+from app.transcript_page import is_transcript, too_long, transcript_page
 from app.web.dependencies import READ, LibraryDep, RendererDep
 from app.web.errors import redirect
 from app.web.rendering import json_response
@@ -29,7 +32,7 @@ _OWN = ("first", "count")
 @router.api_route("/c/{case}.json", methods=READ)
 def case_json(case: str, request: Request, library: LibraryDep) -> Response:
     """Return what the page of a case shows, as JSON."""
-    return _json(library, _case_link(case, request))
+    return _json(library, case_link(case, request))
 
 
 @router.api_route("/c/{case}/tables.json", methods=READ)
@@ -41,64 +44,86 @@ def case_tables(
     count: Annotated[int, Query(ge=1, le=1 << 16)] = 256,
 ) -> Response:
     """Return the tables of a chunk of positions."""
-    parsed = _case_link(case, request)
-    opened, link, _ = _open(library, parsed)
-    return json_response(tables(opened, first, count, link.up() if isinstance(link, ForkLink) else link))
+    parsed = case_link(case, request)
+    opened, link, _ = open_parsed(library, parsed)
+    return json_response(tables(opened, first, count, base_of(link), library.digest(opened)))
 
 
 @router.api_route("/c/{case}/f/{fork}.json", methods=READ)
 def fork_json(case: str, fork: str, request: Request, library: LibraryDep) -> Response:
     """Return what the page of a fork shows, as JSON."""
-    return _json(library, _fork_link(case, fork, request))
+    return _json(library, fork_link(case, fork, request))
 
 
 @router.api_route("/c/{case}/f/{fork}", methods=READ)
 def fork_html(case: str, fork: str, request: Request, library: LibraryDep, renderer: RendererDep) -> Response:
     """Return the page of a case with a fork open."""
-    return _html(library, renderer, _fork_link(case, fork, request))
+    return _html(request, library, renderer, fork_link(case, fork, request))
 
 
 @router.api_route("/c/{case}", methods=READ)
 def case_html(case: str, request: Request, library: LibraryDep, renderer: RendererDep) -> Response:
     """Return the page of a case."""
-    return _html(library, renderer, _case_link(case, request))
+    return _html(request, library, renderer, case_link(case, request))
 
 
-def _case_link(case: str, request: Request) -> Parsed:
+def case_link(case: str, request: Request) -> Parsed:
+    """Return the link to a case that a request came with."""
     options, notices = parse_options(item for item in request.query_params.multi_items() if item[0] not in _OWN)
     return Parsed(CaseLink(case, options), notices)
 
 
-def _fork_link(case: str, fork: str, request: Request) -> Parsed:
+def fork_link(case: str, fork: str, request: Request) -> Parsed:
+    """Return the link to a fork that a request came with."""
     options, notices = parse_options(request.query_params.multi_items())
     found = parse_fork(case, fork, options)
     return Parsed(found.link, notices + found.notices)
 
 
-def _html(library: Library, renderer: RendererDep, parsed: Parsed) -> Response:
-    moved = _moved(library, parsed.link, "")
-    return moved or renderer.html("streams.html", page=_page(library, parsed))
+def _html(request: Request, library: Library, renderer: RendererDep, parsed: Parsed) -> Response:
+    moved = moved_to(library, parsed.link, "")
+    if moved is not None:
+        return redirect(moved)
+    page = _page(library, parsed)
+    growing = _growing(request, library, parsed, page)
+    share = share_of(page, str(request.base_url).rstrip("/"))
+    template = "transcript.html" if page.transcript else "streams.html"
+    return renderer.html(template, page=page, growing=growing, share=share)
+
+
+def _growing(request: Request, library: Library, parsed: Parsed, page: StreamsPage) -> GrowPane | None:
+    """Return what may be grown at the open fork; None where the server was started without that."""
+    growing: Growing | None = request.app.state.growing
+    if growing is None:
+        return None
+    opened = None if page.panel is None else open_parsed(library, parsed)[0]
+    position = -1 if page.panel is None else page.panel.position
+    return grow_pane(growing, opened, position, page.address, others=page.transcript is None)
 
 
 def _json(library: Library, parsed: Parsed) -> Response:
-    moved = _moved(library, parsed.link, ".json")
-    return moved or json_response(streams_json(_page(library, parsed)))
+    moved = moved_to(library, parsed.link, ".json")
+    return redirect(moved) if moved is not None else json_response(streams_json(_page(library, parsed)))
 
 
-def _moved(library: Library, link: Link | None, suffix: str) -> Response | None:
-    """Return a redirect to the case's own address where the link calls it by another name."""
+def moved_to(library: Library, link: Link | None, suffix: str) -> str | None:
+    """Return the case's own address where the link calls it by another name; else None."""
     assert link is not None
     key = library.find_case(link.case)
-    return None if key == link.case else redirect(replace(link, case=key).format(suffix))
+    return None if key == link.case else replace(link, case=key).format(suffix)
 
 
 def _page(library: Library, parsed: Parsed) -> StreamsPage:
-    opened, link, notices = _open(library, parsed)
-    page = streams_page(opened, link, link.options.columns or DEFAULT_COLUMNS)
-    return replace(page, notices=(*notices, *page.notices))
+    opened, link, notices = open_parsed(library, parsed)
+    digest = library.digest(opened)
+    if is_transcript(opened, link):
+        page = transcript_page(opened, link, digest)
+    else:
+        page = streams_page(opened, link, link.options.columns or DEFAULT_COLUMNS, digest)
+    return replace(page, notices=(*notices, *too_long(opened, link), *page.notices))
 
 
-def _open(library: Library, parsed: Parsed) -> tuple[OpenCase, Link, tuple[str, ...]]:
+def open_parsed(library: Library, parsed: Parsed) -> tuple[OpenCase, Link, tuple[str, ...]]:
     """Return the case, and the link as it could be followed: links on the page shall not repeat its mistakes."""
     assert parsed.link is not None
     opened = library.open_link(parsed.link)
@@ -106,5 +131,8 @@ def _open(library: Library, parsed: Parsed) -> tuple[OpenCase, Link, tuple[str, 
     lanes = tuple(lane.run.run_id for lane in opened.lanes) if options.lanes else ()
     reference = opened.lanes[0].run.run_id if options.reference else None
     mode = opened.mode if options.mode or isinstance(parsed.link, ForkLink) else None
-    link = parsed.link.where(lanes=lanes, reference=reference, mode=mode)
-    return opened, replace(link, case=opened.key), parsed.notices
+    follow = next((lane.run.run_id for lane in opened.lanes if lane.run.run_id.startswith(options.follow or "-")), None)
+    link = parsed.link.where(lanes=lanes, reference=reference, mode=mode, follow=follow)
+    lost = ("The lane that the link follows is not on this page, so the reference's text is shown.",)
+    notices = lost if options.follow and follow is None else ()
+    return opened, replace(link, case=opened.key), (*parsed.notices, *notices)

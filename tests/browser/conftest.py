@@ -57,9 +57,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield from serve(folder)
 
 
-def serve(folder: Path) -> Iterator[str]:
+def serve(folder: Path, grow: tuple[Path, ...] = ()) -> Iterator[str]:
     """Serve a library on a free port until the generator is closed."""
-    config = uvicorn.Config(create_app(Settings(library=folder)), port=0, log_level="error", ws="none")
+    config = uvicorn.Config(create_app(Settings(library=folder, grow=grow)), port=0, log_level="error", ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

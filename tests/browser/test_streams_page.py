@@ -193,6 +193,8 @@ def test_the_page_can_be_read_without_script(browser: Browser, case: str) -> Non
         expect(page.locator("#streams")).to_contain_text("I will check the interface GigabitEthernet0/1/4 on the core")
         expect(page.locator(".position .odds")).to_contain_text("70.5")
         assert page.locator("button:visible").count() == 0
+        page.locator(".chip.lane-B summary").click()
+        expect(page.locator(".chip.lane-B .entries")).to_be_visible()
         token(page, 11).click()
         expect(page.locator("#fork .way")).to_have_count(2)
         page.locator("[data-close]").click()
@@ -211,6 +213,39 @@ def test_hostile_tokens_are_text_and_nothing_more(seen: Seen, case: str, mode: s
     token(page, 4).hover()
     expect(popover(page)).to_contain_text("<script>alert(1)")
     assert page.locator("#popover script, #popover img").count() == 0
+
+
+def test_a_chip_opens_what_differs_by_keyboard_and_escape_closes_it(seen: Seen, case: str) -> None:
+    page = seen.page
+    open_page(page, case)
+    second, third = (page.locator(f".chip.lane-{letter} .differs") for letter in "BC")
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if second.locator("summary:focus").count():
+            break
+    page.keyboard.press("Enter")
+    sheet = second.locator(".sheet")
+    expect(sheet).to_be_visible()
+    assert sheet.locator("thead .head").all_inner_texts() == ["A", "B"]
+    expect(sheet.locator("tbody th").last).to_have_text("runtime")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1440
+    third.locator("summary").focus()
+    page.keyboard.press("Space")
+    expect(third.locator(".sheet")).to_be_visible()
+    expect(sheet).to_be_hidden()
+    page.keyboard.press("Escape")
+    expect(third.locator(".sheet")).to_be_hidden()
+    expect(third.locator("summary")).to_be_focused()
+
+
+@pytest.mark.parametrize("letter", "AE")
+def test_five_chips_stay_on_one_line(seen: Seen, case: str, letter: str) -> None:
+    page = seen.page
+    open_page(page, case)
+    page.locator(f".chip.lane-{letter}").hover()
+    tops = page.evaluate("[...document.querySelectorAll('.chip, .tools')].map(one => one.getBoundingClientRect().top)")
+    assert len(tops) == 6
+    assert max(tops) - min(tops) < 8
 
 
 def test_the_theme_can_be_chosen_and_stays(seen: Seen, case: str) -> None:

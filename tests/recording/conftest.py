@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -33,22 +34,27 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def write_study(model: Path) -> WriteStudy:
     """Write a study file of the tiny model into a folder."""
+    return partial(write_study_of, model)
 
-    def write(
-        folder: Path, head: str = 'reference = "plain"', rest: str = "", runtimes: tuple[str, ...] = tuple(RUNTIMES)
-    ) -> Path:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "cases.json").write_text(json.dumps(CASES))
-        tables = [
-            f'[[runtime]]\nname = "{name}"\nengine = "torch"\nmodel = "{model}"\n[runtime.options]\nthreads = 1\n'
-            + "".join(f"{key} = {json.dumps(value)}\n" for key, value in RUNTIMES[name].items())
-            for name in runtimes
-        ]
-        text = f'[study]\nname = "tiny"\ncases = "cases.json"\nmax_tokens = 24\n{head}\n{rest}\n' + "\n".join(tables)
-        (folder / "study.toml").write_text(text)
-        return folder / "study.toml"
 
-    return write
+def write_study_of(
+    model: Path,
+    folder: Path,
+    head: str = 'reference = "plain"',
+    rest: str = "",
+    runtimes: tuple[str, ...] = tuple(RUNTIMES),
+) -> Path:
+    """Write a study file of a model into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "cases.json").write_text(json.dumps(CASES))
+    tables = [
+        f'[[runtime]]\nname = "{name}"\nengine = "torch"\nmodel = "{model}"\n[runtime.options]\nthreads = 1\n'
+        + "".join(f"{key} = {json.dumps(value)}\n" for key, value in RUNTIMES[name].items())
+        for name in runtimes
+    ]
+    text = f'[study]\nname = "tiny"\ncases = "cases.json"\nmax_tokens = 24\n{head}\n{rest}\n' + "\n".join(tables)
+    (folder / "study.toml").write_text(text)
+    return folder / "study.toml"
 
 
 SETTINGS = 'scoring_paths = ["decode", "prefill"]\nreplicas = 1\nreference = "plain"'

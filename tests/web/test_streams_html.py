@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
+import duckdb
 import pytest
 from bs4 import BeautifulSoup, Tag
+from starlette.testclient import TestClient
 
 from app.library import Library
 from app.links import CaseLink
 from capture.model import Mode
-from tests.web.conftest import Page
+from tests.web.conftest import Page, client_of
 
 EVERY = [(case, mode) for case in ("iface", "hostile") for mode in (Mode.FREE, Mode.FORCED)]
 
@@ -72,7 +75,7 @@ def test_every_button_waits_for_the_script(both: tuple[BeautifulSoup, BeautifulS
 
 def test_every_link_on_the_page_leads_somewhere(made: Path, page: Page) -> None:
     html = page(link_of(made, "iface", Mode.FREE).format())
-    addresses = {str(link["href"]) for link in html.select("a[href^='/c/']") if ".json" not in str(link["href"])}
+    addresses = {str(link["href"]) for link in html.select("a[href^='/c/']:not([download])")}
     assert len(addresses) > 8
     for address in addresses:
         assert page(address).select_one("#streams") is not None
@@ -104,6 +107,53 @@ def test_every_letter_has_its_shape_beside_it(both: tuple[BeautifulSoup, Beautif
             assert use is not None
             assert str(use["href"]).removeprefix("#") in shapes
             assert re.search("[A-E]", head.get_text())
+
+
+def test_every_chip_opens_what_differs_without_script(both: tuple[BeautifulSoup, BeautifulSoup]) -> None:
+    for html in both:
+        chips = html.select(".chip")
+        reference, others = chips[0], chips[1:]
+        assert len(reference.select(".entries thead th")) == 1 + len(chips)
+        assert "reference" in reference.select(".sheet")[0].get_text()
+        for chip in others:
+            summary = chip.select_one("details > summary")
+            assert summary is not None
+            letters = [head.get_text() for head in chip.select(".entries thead .head")]
+            assert letters == ["A", summary.select("strong")[0].get_text()]
+            assert summary.get_text().endswith(f"what differs between A and {letters[1]}")
+            rows = {row.select("th")[0].get_text(): row.select("td") for row in chip.select(".entries tbody tr")}
+            assert "runtime" in rows
+            assert all(len(cells) == 2 for cells in rows.values())
+            assert all(row.select_one("th[scope=row]") for row in chip.select(".entries tbody tr"))
+
+
+def test_the_twin_tells_what_differs_as_the_chips_do(made: Path, page: Page, client: TestClient) -> None:
+    link = link_of(made, "iface", Mode.FREE)
+    chips, lanes = page(link.format()).select(".chip"), client.get(link.format(".json")).json()["lanes"]
+    for chip, lane in zip(chips, lanes, strict=True):
+        shown = [row.get_text() for row in chip.select(".entries tbody th")]
+        assert [one["entry"] for one in lane["differences"]] == shown
+    (weights,) = [one["values"] for one in lanes[0]["differences"] if one["entry"] == "options.weights"]
+    assert "A" not in weights
+    assert set(weights.values()) == {"int4"}
+
+
+def test_hostile_manifests_are_text_that_can_be_seen(copy: Path) -> None:
+    wild = {"<b>x</b>": "<script>alert(1)</script>", "\u202eevil": "\x1b[2J\u200b", "a'\"b": {"c.d": None}}
+    for path in copy.glob("synthetic/iface--int4.duckdb"):
+        with duckdb.connect(str(path)) as connection:
+            connection.execute("UPDATE run SET manifest = ?", [json.dumps(wild)])
+    with client_of(copy) as client:
+        html = BeautifulSoup(client.get(link_of(copy, "iface", Mode.FREE).format()).text, "html.parser")
+    chip = next(one for one in html.select(".chip")[1:] if "<b>x</b>" in one.get_text())
+    known = {"thead", "tbody", "tr", "th", "td", "bdi", "wbr", "span", "svg", "use"}
+    assert {tag.name for tag in chip.select(".entries *")} <= known
+    rows = {row.select("th")[0].get_text(): row.select("td")[1].get_text() for row in chip.select(".entries tbody tr")}
+    assert rows['"<b>x</b>"'] == "<script>alert(1)</script>"
+    assert rows['"\u2039RLO\u203aevil"'] == '"\\u001b[2J\u2039ZWSP\u203a"'
+    assert rows['"a\'\\"b"."c.d"'] == "null"
+    assert rows["engine"] == "absent"
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u200b-\u200f\u202a-\u202e]", html.get_text())
 
 
 def test_the_table_has_a_column_a_lane_and_headers(both: tuple[BeautifulSoup, BeautifulSoup]) -> None:

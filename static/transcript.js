@@ -1,0 +1,390 @@
+// A long text by chunks: those near the window are asked for and filled in, those far from it are emptied again, so that
+// the page stays small whatever the length. Heights of what is not there are estimated from its characters.
+
+import { announce, focusToken, readyTokens } from "./reading.js";
+
+const NEAR_PX = 1000; // chunks this near to the window are filled
+const FAR_PX = 3200; // chunks farther from it are emptied
+const BELOW_PX = 4; // where the first line stands, under the ribbon
+const KEPT = 40; // answers kept for scrolling back
+const SETTLE_MS = 300;
+const RETRY_MS = 2000;
+const WRAPPING = 1.06; // lines are not full: words wrap
+const SHORT_LINES = 0.55; // what a line break adds, in lines
+
+let text = null; // the transcript on the page: {root, plan, chunks, near, far}
+let place = null; // where the reader's token stood before a swap: {position, y}
+const answers = new Map();
+const pending = new Map();
+
+function planOf(root) {
+  let first = 0;
+  return root.dataset.plan.split(" ").map((words) => {
+    const [size, cells, breaks] = words.split(":").map(Number);
+    const part = { first, stop: first + size, cells, breaks };
+    first += size;
+    return part;
+  });
+}
+
+// Heights
+
+function measure() {
+  const probe = document.createElement("span");
+  probe.className = "measure";
+  probe.textContent = "0".repeat(100);
+  text.root.append(probe);
+  const cell = probe.getBoundingClientRect().width / 100;
+  const style = getComputedStyle(text.root);
+  probe.remove();
+  text.columns = Math.max(Math.floor((text.root.clientWidth - insetOf()) / cell), 10);
+  text.line = parseFloat(style.lineHeight);
+  text.scale = scaleOf();
+}
+
+function insetOf() {
+  const stretch = text.root.querySelector(".stretch");
+  return stretch ? parseFloat(getComputedStyle(stretch).paddingLeft) : 120;
+}
+
+function lines(part) {
+  return Math.max((part.cells / text.columns) * WRAPPING + part.breaks * SHORT_LINES, 1);
+}
+
+// What the filled chunks really take, as a share of what was thought.
+function scaleOf() {
+  let real = 0;
+  let thought = 0;
+  for (const [index, chunk] of text.chunks.entries()) {
+    if (chunk.classList.contains("empty") || chunk.querySelector(".fork")) continue;
+    real += chunk.offsetHeight;
+    thought += lines(text.plan[index]) * text.line;
+  }
+  return thought ? real / thought : 1;
+}
+
+function placeholder(index) {
+  const made = document.createElement("div");
+  const { first, stop } = text.plan[index];
+  made.className = "chunk empty";
+  made.dataset.chunk = index;
+  made.dataset.label = `${first.toLocaleString("en")} – ${(stop - 1).toLocaleString("en")}`;
+  return made;
+}
+
+function size(chunk, index) {
+  const known = text.heights.get(index);
+  chunk.style.height = `${known ?? Math.round(lines(text.plan[index]) * text.line * text.scale)}px`;
+}
+
+// A chunk that has been laid out may be skipped by the browser while it is out of sight.
+function settle(chunk, index) {
+  const { height } = chunk.getBoundingClientRect();
+  text.heights.set(index, height);
+  skip(chunk, height);
+  return height;
+}
+
+function skip(chunk, height) {
+  chunk.style.containIntrinsicHeight = `auto ${height}px`;
+  chunk.classList.add("settled");
+}
+
+// Filling and emptying
+
+function addressOf(index) {
+  return text.root.dataset.chunks.replace("{}", String(index));
+}
+
+async function answerOf(address, signal) {
+  const kept = answers.get(address);
+  if (kept) return kept;
+  const answer = await fetch(address, { signal, headers: { "HX-Request": "true" } });
+  if (!answer.ok) throw new Error(`the text could not be read (${answer.status})`);
+  const html = await answer.text();
+  answers.set(address, html);
+  if (answers.size > KEPT) answers.delete(answers.keys().next().value);
+  return html;
+}
+
+function fill(index) {
+  const own = text;
+  const chunk = own.chunks[index];
+  if (!chunk.classList.contains("empty")) return Promise.resolve(chunk);
+  if (pending.has(chunk)) return pending.get(chunk).done;
+  const control = new AbortController();
+  const done = answerOf(addressOf(index), control.signal)
+    .then((html) => (own === text ? put(index, html) : null))
+    .catch((error) => {
+      if (error.name !== "AbortError" && own === text) retry(chunk);
+      return null;
+    })
+    .finally(() => pending.delete(chunk));
+  pending.set(chunk, { done, control });
+  return done;
+}
+
+function retry(chunk) {
+  setTimeout(() => {
+    if (!chunk.isConnected || !text) return;
+    text.near.unobserve(chunk);
+    text.near.observe(chunk);
+  }, RETRY_MS);
+}
+
+function put(index, html) {
+  const old = text.chunks[index];
+  const holder = document.createElement("template");
+  holder.innerHTML = html;
+  const made = holder.content.querySelector(".chunk");
+  if (!made) return null;
+  const before = old.getBoundingClientRect();
+  if (before.top > innerHeight) skip(made, before.height); // laid out when it comes into sight, and not before
+  replace(index, old, made);
+  readyTokens(made);
+  window.htmx?.process(made);
+  if (before.bottom <= 1) stay(made, index, before.height);
+  return made;
+}
+
+function replace(index, old, made) {
+  old.replaceWith(made);
+  text.chunks[index] = made;
+  for (const observer of [text.near, text.far]) {
+    observer.unobserve(old);
+    observer.observe(made);
+  }
+}
+
+// What came above the window may be higher than was thought; what the reader sees stays where it is.
+function stay(made, index, thought) {
+  const height = settle(made, index);
+  if (height !== thought) scrollBy({ top: height - thought, behavior: "instant" });
+}
+
+function isHeld(chunk) {
+  return chunk.querySelector(".fork, .pinned") || chunk.contains(document.activeElement);
+}
+
+function empty(index, height) {
+  const chunk = text.chunks[index];
+  if (chunk.classList.contains("empty") || isHeld(chunk)) return;
+  text.heights.set(index, height);
+  const made = placeholder(index);
+  size(made, index);
+  replace(index, chunk, made);
+}
+
+function cameNear(entries) {
+  const distance = ({ boundingClientRect: box }) => Math.abs(box.top + box.bottom - innerHeight);
+  for (const { target, isIntersecting } of entries.sort((one, other) => distance(one) - distance(other))) {
+    if (isIntersecting) fill(Number(target.dataset.chunk));
+    else pending.get(target)?.control.abort();
+  }
+}
+
+function wentFar(entries) {
+  for (const { target, isIntersecting, boundingClientRect: box } of entries) {
+    if (!isIntersecting && target.isConnected) empty(Number(target.dataset.chunk), box.height);
+  }
+}
+
+// Where the reader is
+
+// The ribbon may stand over the text; what is behind it is not in sight.
+function top() {
+  const above = document.querySelector(".over-all");
+  return above ? Math.max(above.getBoundingClientRect().bottom, 0) * (getComputedStyle(above).position === "sticky") : 0;
+}
+
+function middle() {
+  return top() + (innerHeight - top()) / 3;
+}
+
+function chunkOf(position) {
+  const index = text.plan.findIndex((part) => position < part.stop);
+  return index < 0 ? text.plan.length - 1 : index;
+}
+
+function tokenAt(position) {
+  return text.root.querySelector(`.stretch .t[data-p="${position}"]`);
+}
+
+function positionAt(y) {
+  let low = 0;
+  let high = text.chunks.length - 1;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (text.chunks[middle].getBoundingClientRect().bottom > y) high = middle;
+    else low = middle + 1;
+  }
+  const box = text.chunks[low].getBoundingClientRect();
+  const share = box.height ? Math.min(Math.max((y - box.top) / box.height, 0), 1) : 0;
+  const { first, stop } = text.plan[low];
+  return Math.min(Math.round(first + share * (stop - first)), Math.max(stop - 1, first));
+}
+
+// The positions that are in the window, about.
+export function visible() {
+  return text ? [positionAt(top()), positionAt(innerHeight)] : null;
+}
+
+export function isTranscript() {
+  return Boolean(text?.root.isConnected);
+}
+
+// Brings a position into the window without waiting for its text.
+export function scrollToPosition(position) {
+  const index = chunkOf(position);
+  const { first, stop } = text.plan[index];
+  const box = text.chunks[index].getBoundingClientRect();
+  const share = stop > first ? (position - first) / (stop - first) : 0;
+  scrollBy({ top: box.top + share * box.height - middle(), behavior: "instant" });
+}
+
+// Brings a token into the window, and returns it.
+export async function goTo(position) {
+  const index = chunkOf(position);
+  if (!tokenAt(position)) scrollToPosition(position);
+  await fill(index);
+  const token = tokenAt(position);
+  if (token) hold(token, middle());
+  return token;
+}
+
+function hold(token, y) {
+  const box = token.getClientRects()[0];
+  if (box && Math.abs(box.top - y) > 1) scrollBy({ top: box.top - y, behavior: "instant" });
+}
+
+// Next and previous flip, also where the chunk is not in the page
+
+function inSight(token) {
+  const box = token.getClientRects()[0];
+  return box && box.bottom > top() && box.top < innerHeight;
+}
+
+function start() {
+  const focused = document.activeElement?.closest(".stretch .t");
+  const pinned = text.root.querySelector(".stretch .pinned");
+  const token = [focused, pinned].find((one) => one && inSight(one));
+  return token ? [Number(token.dataset.p), false] : [positionAt(top()), true];
+}
+
+export async function flipAcross(step) {
+  const [from, included] = start();
+  const chunk = await fill(chunkOf(from));
+  if (!chunk) return;
+  const own = [...chunk.querySelectorAll(".stretch a.t:not(.quiet)")].map((flip) => Number(flip.dataset.p));
+  const there = step > 0 ? own.find((p) => p > from || (included && p === from)) : own.findLast((p) => p < from);
+  const beyond = step > 0 ? chunk.dataset.later : chunk.dataset.earlier;
+  const wanted = there ?? (beyond === undefined ? null : Number(beyond));
+  if (wanted === null) return announce(step > 0 ? "no later flip" : "no earlier flip");
+  const known = tokenAt(wanted);
+  focusToken(known && inSight(known) ? known : await goTo(wanted));
+}
+
+// The address follows the reader, without leaving a trace in the history
+
+let timer = 0;
+
+function scrolled() {
+  clearTimeout(timer);
+  timer = setTimeout(remember, SETTLE_MS);
+}
+
+// Chunks that came into sight unmeasured are measured once the reader has stopped.
+function rest() {
+  for (const [index, chunk] of text.chunks.entries()) {
+    if (!chunk.classList.contains("empty") && !chunk.classList.contains("settled")) settle(chunk, index);
+  }
+}
+
+function remember() {
+  if (!isTranscript()) return;
+  rest();
+  const address = new URL(location.href);
+  const [first, last] = visible();
+  const pinned = text.root.dataset.pinned === undefined ? 0 : Number(text.root.dataset.pinned);
+  const natural = first <= pinned && pinned <= last;
+  if (natural) address.searchParams.delete("at");
+  else address.searchParams.set("at", String(first));
+  if (address.href !== location.href) history.replaceState(history.state, "", address);
+}
+
+let width = 0;
+let resizing = 0;
+
+function resized() {
+  if (!isTranscript() || innerWidth === width) return;
+  clearTimeout(resizing);
+  resizing = setTimeout(() => {
+    width = innerWidth;
+    const at = positionAt(top());
+    text.heights.clear();
+    measure();
+    for (const [index, chunk] of text.chunks.entries()) {
+      if (chunk.classList.contains("empty")) size(chunk, index);
+      else settle(chunk, index);
+    }
+    if (at > 0) toTheTop(text.chunks[chunkOf(at)]);
+  }, SETTLE_MS);
+}
+
+// Before a swap: which token the reader looks at, and how high it stands, so that it stays there.
+function leave(event) {
+  if (!isTranscript() || event.detail.target?.id !== "page") return;
+  const path = event.detail.pathInfo?.requestPath ?? "";
+  const wanted = /\/f\/(\d+)/.exec(path)?.[1] ?? text.root.dataset.pinned;
+  const token = wanted === undefined ? null : tokenAt(wanted);
+  const y = token?.getClientRects()[0]?.top;
+  const inside = y !== undefined && y > top() && y < innerHeight;
+  place = inside ? { position: Number(wanted), y } : null;
+}
+
+function toTheTop(chunk) {
+  scrollBy({ top: chunk.getBoundingClientRect().top - top(), behavior: "instant" });
+}
+
+function arrive() {
+  const at = new URL(location.href).searchParams.get("at");
+  const wanted = place?.position ?? at ?? text.root.dataset.pinned;
+  const token = wanted === undefined ? null : tokenAt(wanted);
+  if (token) hold(token, place?.y ?? (at === null ? middle() : top() + BELOW_PX));
+  else if (Number(text.root.dataset.at) > 0) toTheTop(text.chunks[chunkOf(Number(text.root.dataset.at))]);
+  place = null;
+}
+
+function watch() {
+  text.near = new IntersectionObserver(cameNear, { rootMargin: `${NEAR_PX}px 0px` });
+  text.far = new IntersectionObserver(wentFar, { rootMargin: `${FAR_PX}px 0px` });
+  for (const chunk of text.chunks) {
+    text.near.observe(chunk);
+    text.far.observe(chunk);
+  }
+}
+
+export function setUpTranscript() {
+  const root = document.querySelector("[data-transcript]");
+  if (text && text.root === root) return;
+  text?.near.disconnect();
+  text?.far.disconnect();
+  text = root ? { root, plan: planOf(root), chunks: [], heights: new Map() } : null;
+  if (!text) return;
+  width = innerWidth;
+  history.scrollRestoration = "manual"; // heights are estimates, so pixels would lead elsewhere
+  const there = new Map([...root.querySelectorAll(".chunk")].map((chunk) => [Number(chunk.dataset.chunk), chunk]));
+  text.chunks = text.plan.map((_, index) => there.get(index) ?? placeholder(index));
+  measure();
+  for (const [index, chunk] of text.chunks.entries()) {
+    if (there.has(index)) settle(chunk, index);
+    else size(chunk, index);
+  }
+  root.append(...text.chunks);
+  arrive();
+  watch();
+}
+
+document.addEventListener("htmx:beforeSwap", leave);
+addEventListener("scroll", scrolled, { passive: true });
+addEventListener("resize", resized, { passive: true });
