@@ -92,7 +92,7 @@ def _at_the_text(scene: Scene, link: CaseLink | ForkLink) -> Scene:
     on = {part.strand for part in spine.parts}
     fork = first_of_interest(fork for fork in scene.forks if fork.strand in on and fork.position < len(spine))
     place = (fork.strand, fork.position) if fork else (spine.parts[0].strand, 0)
-    if fork is None and scene.notices:
+    if scene.notices:  # of a place that is unknown: the nearest one, as the notice says
         place = (spine.part_at(scene.position).strand, min(scene.position, max(len(spine) - 1, 0)))
     return Scene(scene.story, scene.known, scene.forks, *place, False, scene.notices)
 

@@ -37,6 +37,7 @@ ONLY_IN = {
     "transformers": ("capture/engines/torch", "capture/engines/vllm"),
     "vllm": ("capture/engines/vllm",),
     "zstandard": ("capture/codec.py",),
+    "resvg_py": ("app/export_png.py",),
 }
 
 

@@ -115,8 +115,7 @@ def _preview(request: Request, library: Library, parsed: Parsed) -> Response:
     if moved is not None:
         return redirect(moved)
     subject, tag = _subject(request, library, parsed, PREVIEW)
-    # The picture is there for pages elsewhere, which the default of this server would keep from showing it.
-    headers = {"Content-Security-Policy": _NOTHING, "Cross-Origin-Resource-Policy": "cross-origin", **_kept(tag)}
+    headers = {"Content-Security-Policy": _NOTHING, **_kept(tag)}
     if _known(request, tag):
         return Response(status_code=304, headers=headers)
     return Response(exported_preview(subject), media_type=MEDIA_TYPES[Format.PNG], headers=headers)

@@ -11,19 +11,19 @@ from app.drawing import Run, TokenView
 _SWAP = 'hx-target="#page" hx-select="#page" hx-swap="outerHTML show:none" hx-push-url="true"'
 """As the macro `go` writes it."""
 
+_RETURN = "\N{RETURN SYMBOL}"
+"""How a line break is drawn."""
+
 
 def tokens_html(tokens: Iterable[TokenView], broken: bool = False) -> Markup:
-    """Return tokens in their order; `broken` ends a line after those that hold a line break."""
-    pieces: list[str] = []
-    for token in tokens:
-        pieces.append(_token(token))
-        if broken and token.breaks:
-            pieces.append("<br>")
-    return Markup("".join(pieces))
+    """Return tokens in their order; `broken` goes to a new line after every line break, within tokens too."""
+    return Markup("".join([_token(token, broken and token.breaks) for token in tokens]))
 
 
-def _token(token: TokenView) -> str:
+def _token(token: TokenView, broken: bool) -> str:
     text = _runs(token.runs)
+    if broken:
+        text = text.replace(_RETURN, _RETURN + "<br>") if _RETURN in text else text + "<br>"
     if token.href:
         return _flip(token, text)
     if token.marks:
