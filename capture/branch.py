@@ -9,7 +9,7 @@ import numpy as np
 
 from capture.engines.base import BranchJob, ForkRequest
 from capture.flips import Flip
-from capture.model import Certificate, Exactness, Fork, RangeKind, Run, Steps
+from capture.model import Certificate, Exactness, Fork, RangeKind, Run, Runtime, Steps
 from capture.ranges import Range
 from capture.rows import row_hash, widen
 from capture.spool import RECOMPUTED, Stream
@@ -108,6 +108,19 @@ def held_against(certificate: Certificate | None, departure: int | None) -> Cert
     if departure is None or certificate is None or certificate.exactness is not Exactness.EXACT:
         return certificate
     return replace(certificate, exactness=Exactness.APPROXIMATE, first_difference=departure)
+
+
+def vouched(certificate: Certificate, runtime: Runtime) -> Certificate:
+    """Return what a fork's certificate is worth, given how its runtime restores forks.
+
+    After a prefill of the prefix a single row is compared, and rows of prefill and decode are equal by chance now and
+    then. In a batch the rows behind the fork are computed beside others than the compared ones. Equal rows do not
+    vouch for what follows then.
+    """
+    loose = any(runtime.options.get(name) for name in ("reprefill_forks", "batched_forks"))
+    if not loose or certificate.exactness is not Exactness.EXACT:
+        return certificate
+    return Certificate(Exactness.UNVERIFIED, 0, certificate.forced_steps)
 
 
 def first_departure(branch: Steps, free: Steps) -> int | None:

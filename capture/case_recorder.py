@@ -15,6 +15,7 @@ from capture.branch import (
     first_departure,
     fork_of,
     held_against,
+    vouched,
 )
 from capture.bundle import RecordedRun
 from capture.engines.base import ForcedJob, FreeJob, Job
@@ -107,7 +108,8 @@ class CaseRecorder:
         path: tuple[int, ...],
     ) -> RecordedRun:
         own = streams[fork.sink]
-        certificate = certify(fork.position, (own, streams[REPLAY]), forced.steps, parent.row, self.session.facts.dtype)
+        found = certify(fork.position, (own, streams[REPLAY]), forced.steps, parent.row, self.session.facts.dtype)
+        certificate = vouched(found, self.session.runtime)
         before = (*self.prompt.token_ids, *path[: fork.position])
         origin = Origin(Mode.BRANCH, fork=fork_of(forced.run, forced.steps, fork), certificate=certificate)
         return self._recorded(own.from_position(fork.position), before, origin)

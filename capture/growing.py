@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from capture.branch import REPLAY, PlannedFork, branch_job, certify, first_departure, fork_of, held_against
+from capture.branch import REPLAY, PlannedFork, branch_job, certify, first_departure, fork_of, held_against, vouched
 from capture.bundle import Bundle, RecordedRun, write_bundle
 from capture.bundle_facts import BundleFacts
 from capture.errors import CancelledError, NotFoundError, UsageError, VocabularyError, WorkerDiedError
@@ -153,7 +153,8 @@ def _certificate(
     same_shape = (parent.run.dtype, parent.run.vocabulary_size) == (session.facts.dtype, session.facts.vocabulary_size)
     with Bundle(wanted.bundle) as bundle:
         kept = partial(bundle.row, wanted.parent_run) if same_shape else _no_row
-        found = certify(wanted.position, streams, parent.steps, kept, session.facts.dtype)
+        rows = certify(wanted.position, streams, parent.steps, kept, session.facts.dtype)
+    found = vouched(rows, session.runtime)
     # Equal rows up to the fork do not say that a changed runtime goes on from there as the recorded one would have.
     return replace(found, exactness=Exactness.APPROXIMATE) if changed and found.exactness is Exactness.EXACT else found
 

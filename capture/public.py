@@ -20,7 +20,7 @@ _PATH = re.compile(r"[/\\~]")
 def public_runtime(runtime: Runtime) -> Runtime:
     """Return the runtime as a stranger may see it: folders by their names, values of variables by allow-list."""
     environment = public_environment(runtime.environment)
-    options = {name: _without_folder(value) for name, value in runtime.options.items()}
+    options = without_folders(dict(runtime.options))
     model = PurePath(runtime.model).name
     return replace(runtime, model=model, options=options, environment=environment, command=())
 
@@ -33,7 +33,11 @@ def public_environment(variables: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _without_folder(value: Any) -> Any:
-    """Return an option's value; of an absolute path only the name."""
+def without_folders(value: Any) -> Any:
+    """Return an option's value, tables and lists included; of an absolute path only the name."""
+    if isinstance(value, Mapping):
+        return {name: without_folders(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_folders(inner) for inner in value]
     is_path = isinstance(value, str) and (value.startswith("~") or PurePath(value).is_absolute())
     return PurePath(value).name if is_path else value

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from capture.branch import PlannedFork, branch_job, certify, choose_forks, first_departure, held_against
+from capture.branch import PlannedFork, branch_job, certify, choose_forks, first_departure, held_against, vouched
 from capture.flips import Flip
-from capture.model import Certificate, Ending, Exactness, FlipClass, RangeKind, Steps
+from capture.model import Certificate, Ending, Exactness, FlipClass, RangeKind, Runtime, Steps
 from capture.ranges import Range
 from capture.spool import Stream, StreamWriter, read_stream
 from capture.study import ForkBudget
@@ -111,3 +111,12 @@ def test_a_branch_that_leaves_its_own_free_run_is_found(steps: Steps) -> None:
     hashes = (*later.row_hash[:2], b"0" * 16, *later.row_hash[3:])
     changed = Steps(**{name: getattr(later, name) for name in Steps.__slots__} | {"row_hash": hashes})
     assert first_departure(changed, steps) == 4
+
+
+@pytest.mark.parametrize("option", ["reprefill_forks", "batched_forks"])
+def test_equal_rows_do_not_vouch_for_a_fork_that_was_not_replayed_step_by_step(option: str) -> None:
+    exact = Certificate(Exactness.EXACT, 1, 0)
+    apart = Certificate(Exactness.APPROXIMATE, 1, 0, 4, 0.5)
+    assert vouched(exact, Runtime("a", "vllm", "m", options={option: True})).exactness is Exactness.UNVERIFIED
+    assert vouched(exact, Runtime("a", "vllm", "m", options={option: False})) is exact
+    assert vouched(apart, Runtime("a", "vllm", "m", options={option: True})) is apart

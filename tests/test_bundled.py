@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -81,7 +82,7 @@ def test_manifests_tell_the_runtimes_apart_and_nothing_of_the_machine() -> None:
             manifest = bundle.manifest(run.run_id)
         told[path.stem.split("--")[1]] = manifest
         text = json.dumps(manifest)
-        assert '"/' not in text
+        assert not re.search(r"/(home|root|tmp|usr|work|opt)/|~/", text)
         assert manifest["engine"] == "vllm"
         assert manifest["self_test"]["generated"] > 0
     assert len({json.dumps(manifest, sort_keys=True) for manifest in told.values()}) == len(RUNTIMES)

@@ -24,3 +24,9 @@ def test_a_bundle_tells_no_path_and_no_secret() -> None:
     assert seen.options == {"template": "chat.jinja", "tokenizer": "tokenizer", "dtype": "bfloat16", "threads": 2}
     hidden = dict.fromkeys(("TORCH_HOME", "NCCL_AUTH_TOKEN", "HF_TOKEN"), "(set)")
     assert seen.environment == {"OMP_NUM_THREADS": "2", **hidden}
+
+
+def test_folders_inside_tables_and_lists_are_cut_too() -> None:
+    options = {"engine_arguments": {"hf_config_path": "/home/someone/config", "paths": ["~/a/b", {"c": "/d/e"}]}}
+    seen = public_runtime(Runtime("a", "vllm", "m", options=options)).options
+    assert seen == {"engine_arguments": {"hf_config_path": "config", "paths": ["b", {"c": "e"}]}}

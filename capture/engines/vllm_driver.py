@@ -36,6 +36,11 @@ class _Live:
     outputs: list[Any] = field(default_factory=list)
     stopped: bool = False
 
+    @property
+    def ended(self) -> bool:
+        """Whether the request went as far as was asked."""
+        return self.stopped or len(self.token_ids) >= self.request.max_tokens
+
 
 class VllmDriver:
     """One running vLLM engine."""
@@ -78,9 +83,9 @@ class VllmDriver:
             raise EngineError(
                 f"vLLM gave up in the middle of a run ({reason_of(error)}); start again, what it recorded is kept"
             ) from error
-        outcomes = [self._finish(live, whole=name not in unfinished) for name, live in running.items()]
-        for outcome in outcomes:
-            _raise(outcome.failure)
+        outcomes = [self._finish(live, whole=name not in unfinished and live.ended) for name, live in running.items()]
+        for live, outcome in zip(running.values(), outcomes, strict=True):
+            _check(live, outcome.failure)
         return outcomes
 
     def close(self) -> None:
@@ -147,7 +152,7 @@ class VllmDriver:
 
     def _abandon(self, running: Mapping[str, _Live]) -> None:
         """Close the streams of requests that an error ended, as far as their workers still answer."""
-        with contextlib.suppress(RuntimeError, OSError, ValueError, KeyError):
+        with contextlib.suppress(Exception):  # the error that brought us here is the one to tell
             self._engine.abort_request(list(running))
             for name in running:
                 self.ask("flipscope_finish", name, None)
@@ -176,7 +181,11 @@ def _recorded_tokens(live: _Live) -> list[int]:
     return live.token_ids
 
 
-def _raise(failure: Failure | None) -> None:
-    if failure is None or failure.kind == "cache":
-        return
-    raise (StorageFullError if failure.kind == "storage" else EngineError)(failure.message)
+def _check(live: _Live, failure: Failure | None) -> None:
+    """Raise what makes a request's stream useless; a cache that did not serve is the caller's to mend, if it asked."""
+    if failure is None:
+        if not live.ended:
+            done, wanted = len(live.token_ids), live.request.max_tokens
+            raise EngineError(f"vLLM ended a request after {done} of {wanted} tokens; start again")
+    elif failure.kind != "cache" or not live.request.reads_cache:
+        raise (StorageFullError if failure.kind == "storage" else EngineError)(failure.message)

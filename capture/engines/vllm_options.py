@@ -15,12 +15,16 @@ MODEL_RUNNERS = ("auto", "v1", "v2")
 _WORD = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 
 RESERVED: Mapping[str, str] = {
+    "additional_config": "it can hold anything, and a manifest tells everything",
     "data_parallel_size": "a runtime is one replica",
     "diffusion_config": "only models that write one token after another can be recorded",
+    "download_dir": "models are looked for where HF_HOME says",
     "enable_batch_sharded_sampling": "it splits a row over the devices, so no worker would hold it whole",
     "enable_prefix_caching": "exact forks need it, and full runs never read it",
     "enable_trace_replay": "tokens are imposed by the recorder",
     "generation_config": "a model's own sampling defaults must stay off",
+    "hf_token": "a secret belongs into the environment (HF_TOKEN), not into a study",
+    "kv_transfer_config": "the cache would be filled from elsewhere",
     "kv_sharing_fast_prefill": "it leaves prompt positions out",
     "logits_processors": "they change logits",
     "logprobs_mode": "the self-test needs raw logits",
@@ -29,6 +33,7 @@ RESERVED: Mapping[str, str] = {
     "prefill_context_parallel_size": "it spreads a prompt's positions over the devices",
     "reasoning_config": "it can end a thinking part early",
     "return_sampling_mask": "it changes what is sampled from",
+    "scheduler_cls": "the recorder knows vLLM's own",
     "skip_tokenizer_init": "the recorder tokenizes",
     "spec_method": "speculative decoding computes rows of tokens that are then rejected",
     "spec_model": "speculative decoding computes rows of tokens that are then rejected",
@@ -36,6 +41,7 @@ RESERVED: Mapping[str, str] = {
     "speculative_config": "speculative decoding computes rows of tokens that are then rejected",
     "tokens_only": "the recorder tokenizes",
     "watermark_config": "it changes logits",
+    "worker_cls": "the recorder knows vLLM's own",
     "worker_extension_cls": "the recorder's tap takes that place",
 }
 """Engine arguments that a runtime may not set, with the reason."""

@@ -85,7 +85,7 @@ class CopyingPipe:
             try:
                 done.synchronize()
                 deliver(piece.recorder, piece.position, piece.row, piece.chosen)
-            except (RuntimeError, ValueError, TypeError) as error:
+            except (RuntimeError, ValueError, TypeError, OSError, MemoryError) as error:
                 piece.recorder.fail("engine", f"a row could not be copied off the device: {error}")
             finally:
                 self._inbox.task_done()
