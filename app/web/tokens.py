@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from markupsafe import Markup, escape
 
@@ -21,9 +23,7 @@ def tokens_html(tokens: Iterable[TokenView], broken: bool = False) -> Markup:
 
 
 def _token(token: TokenView, broken: bool) -> str:
-    text = _runs(token.runs)
-    if broken:
-        text = text.replace(_RETURN, _RETURN + "<br>") if _RETURN in text else text + "<br>"
+    text = _broken(token.runs) if broken else _runs(token.runs)
     if token.href:
         return _flip(token, text)
     if token.marks:
@@ -49,6 +49,19 @@ def _over(token: TokenView) -> str:
 
 def _runs(runs: Iterable[Run]) -> str:
     return "".join([str(escape(run.text)) if not run.look else _looking(run) for run in runs])
+
+
+def _broken(runs: Iterable[Run]) -> str:
+    """Return runs with a new line after every sign of a line break; after the last where a cut took the sign away."""
+    parts = [part for run in runs for part in _lines(run)]
+    text = "".join([_runs([part]) + "<br>" * part.text.endswith(_RETURN) for part in parts])
+    return text if "<br>" in text else text + "<br>"
+
+
+def _lines(run: Run) -> list[Run]:
+    if run.look != "sym" or _RETURN not in run.text:
+        return [run]
+    return [replace(run, text=part) for part in re.findall(f"[^{_RETURN}]*{_RETURN}|[^{_RETURN}]+$", run.text)]
 
 
 def _looking(run: Run) -> str:
