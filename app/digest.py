@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from app.cache import SizedCache
 from app.chunks import Chunks, cut_chunks
+from app.flip_filter import FlipFilter, marked
 from app.forks import Fork, forks_of, with_stubs
 from app.lanes import OpenCase
 from app.ribbon import Bands, bands_of
@@ -51,6 +52,13 @@ class Digest:
         missing = [source for key, source in story.sources.items() if key not in self.known]
         return {**self.known, **consequences(story.case, missing)} if missing else self.known
 
+    def marking(self, case: OpenCase, wanted: FlipFilter) -> Digest:
+        """Return the same with those flips marked in the text that a filter leaves."""
+        if not wanted.narrows:
+            return self
+        forks = marked(self.forks, case, wanted)
+        return replace(self, forks=forks, places=_places(forks))
+
     def chunks_of(self, spine: Spine) -> Chunks:
         """Return the chunks of a text, cut when it is first asked for."""
         found = self.chunks.get(spine.strand)
@@ -64,8 +72,11 @@ def digest_of(case: OpenCase) -> Digest:
     story = story_of(case)
     known = consequences(case, [*story.sources.values(), *_read_at_once(case)])
     forks = forks_of(story, known)
-    places = {(fork.strand, fork.position): fork for fork in reversed(forks)}
-    return Digest(known, forks, places, bands_of(case, forks))
+    return Digest(known, forks, _places(forks), bands_of(case, forks))
+
+
+def _places(forks: Sequence[Fork]) -> dict[tuple[int, int], Fork]:
+    return {(fork.strand, fork.position): fork for fork in reversed(forks)}
 
 
 def _read_at_once(case: OpenCase) -> list[Source]:

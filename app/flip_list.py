@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.drawing import Head, heads
+from app.filter_form import FilterForm, filter_form
+from app.flip_filter import matching
 from app.forks import Fork, Side
 from app.links import CaseLink, ForkLink
 from app.scene import Scene
@@ -48,17 +50,21 @@ class FlipList:
     Attributes:
         rows: of this page.
         first: how many flips come before it.
-        total: flips in all.
-        quiet: how many of all are not marked in the text.
+        total: flips that the filter leaves.
+        every: flips in all.
+        quiet: how many of `total` are not marked in the text.
         earlier, later: addresses of the pages before and behind; empty where there is none.
+        form: to choose what is listed, and in which order.
     """
 
     rows: tuple[FlipRow, ...]
     first: int
     total: int
+    every: int
     quiet: int
     earlier: str
     later: str
+    form: FilterForm
 
 
 def flip_list(scene: Scene, link: CaseLink | ForkLink, base: CaseLink) -> FlipList:
@@ -69,18 +75,21 @@ def flip_list(scene: Scene, link: CaseLink | ForkLink, base: CaseLink) -> FlipLi
         link: what the reader asked for; turning a page of the list changes nothing else of it.
         base: of the case, for the address of each flip.
     """
-    total, fork = len(scene.forks), scene.fork
+    left = matching(scene.forks, scene.story.case, link.options.filter)
+    total, fork = len(left), scene.fork
     asked = link.options.flips
-    wanted = asked if asked is not None else scene.forks.index(fork) if fork is not None else 0
+    wanted = asked if asked is not None else left.index(fork) if fork in left else 0
     first = min(wanted, max(total - 1, 0)) // PAGE * PAGE
     stop = min(first + PAGE, total)
     return FlipList(
-        rows=tuple(_row(scene, one, base, one is fork) for one in scene.forks[first:stop]),
+        rows=tuple(_row(scene, one, base, one is fork) for one in left[first:stop]),
         first=first,
         total=total,
-        quiet=sum(not one.marked for one in scene.forks),
+        every=len(scene.forks),
+        quiet=sum(not one.marked for one in left),
         earlier=link.where(flips=max(first - PAGE, 0)).format() if first else "",
         later=link.where(flips=stop).format() if stop < total else "",
+        form=filter_form(scene.story.case, link),
     )
 
 

@@ -18,7 +18,8 @@ CLUSTER = 4
 QUIET_ABOVE = 12
 """With more flips than this only the decided ones that changed something are marked."""
 
-_STRENGTH = {FlipClass.TIE: 0, FlipClass.NEAR_TIE: 1, FlipClass.DECIDED: 2}
+STRENGTH = {FlipClass.TIE: 0, FlipClass.NEAR_TIE: 1, FlipClass.DECIDED: 2}
+"""Classes of flips in rising order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def forks_of(story: Story, known: Mapping[str, Consequence]) -> tuple[Fork, ...]
     """Return the forks of a story by position; `known` holds consequences by key of source."""
     if story.case.mode is Mode.FREE:
         return tuple(sorted(_free(story, known), key=lambda fork: (fork.position, fork.strand)))
-    return _clustered(_quietened(_forced(story, known)))
+    return clustered(_quietened(_forced(story, known)))
 
 
 def with_stubs(story: Story, forks: Sequence[Fork], known: Mapping[str, Consequence]) -> tuple[Fork, ...]:
@@ -143,7 +144,7 @@ def _free_fork(story: Story, parent: int, position: int, children: list[int], kn
     sides = [_side(story, parent, position, known), *(_side(story, child, position, known) for child in children)]
     stayed = story.sources[sides[0].letters[0]]
     found = [_flip(story.case, stayed, story.sources[side.letters[0]], position) for side in sides[1:]]
-    strongest = max(found, key=lambda flip: _STRENGTH[flip.flip_class])
+    strongest = max(found, key=lambda flip: STRENGTH[flip.flip_class])
     return Fork(
         strand=parent,
         position=position,
@@ -219,7 +220,7 @@ def _forced_fork(
     grown: Mapping[tuple[bytes, int], list[Branch]],
     known: Mapping[str, Consequence],
 ) -> Fork:
-    strongest = max((flip for _, flip in flips), key=lambda flip: _STRENGTH[flip.flip_class])
+    strongest = max((flip for _, flip in flips), key=lambda flip: STRENGTH[flip.flip_class])
     chosen: dict[int, list[str]] = {}
     for letter, flip in flips:
         chosen.setdefault(flip.candidate_choice, []).append(letter)
@@ -255,7 +256,7 @@ def _quietened(forks: list[Fork]) -> list[Fork]:
     return [replace(fork, marked=fork.flip_class is FlipClass.DECIDED and fork.changed) for fork in forks]
 
 
-def _clustered(forks: list[Fork]) -> tuple[Fork, ...]:
+def clustered(forks: list[Fork]) -> tuple[Fork, ...]:
     """Join the marks of flips that stand close together: the first stays, and says how many it stands for."""
     found: list[Fork] = []
     last_marked: int | None = None

@@ -140,6 +140,16 @@ class Library:
         catalog = self.catalog()
         return self._comparer.compare(catalog, _pick(catalog, reference_run), _pick(catalog, candidate_run))
 
+    def row(self, run_id: str, position: int) -> bytes | None:
+        """Return the raw row of logits of a run at a position; None where it was not kept.
+
+        Raises:
+            NotFoundError: the run is not in this library.
+            BundleError: its bundle is damaged.
+        """
+        picked = _pick(self.catalog(), run_id)
+        return self._runs.row(picked.bundle, picked.run, position)
+
     def _look(self) -> None:
         found = find_files(self.folder)
         unread = {

@@ -55,6 +55,11 @@ class RunReader:
                 found[run.run_id] = steps
         return {run_id: steps for run_id, steps in found.items() if steps is not None}
 
+    def row(self, entry: BundleEntry, run: Run, position: int) -> bytes | None:
+        """Return the raw row of logits of a run at a position; None where it was not kept."""
+        with self._shelf.bundle(entry) as bundle:
+            return bundle.row(run.run_id, position)
+
     def refresh(self, entry: BundleEntry) -> None:
         """See that the file that lies there now is the one that is open."""
         with self._shelf.bundle(entry):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
+from app.flip_filter import CLASSES, SORTS, VERDICTS, FlipFilter, margin_bounds
 from app.lanes import MOST_LANES
 from capture.model import Mode
 
@@ -50,6 +51,7 @@ class ViewOptions:
         follow: id of the lane whose text a transcript shows; None for the reference, or the pinned lane.
         at: the position at which a transcript is read; None for the pinned one, else the start.
         flips: how many entries of the list of flips come before its page; None for the page of the open fork.
+        filter: which flips the list holds and the text marks, and the order of the list.
     """
 
     mode: Mode | None = None
@@ -60,14 +62,21 @@ class ViewOptions:
     follow: str | None = None
     at: int | None = None
     flips: int | None = None
+    filter: FlipFilter = FlipFilter()
 
     def query(self) -> str:
         """Return the query string with its question mark; empty where all is default."""
-        return _query(self)
+        given = self.items()
+        return "?" + urlencode(given, safe=",") if given else ""
+
+    def items(self) -> dict[str, str]:
+        """Return what is not default, as names and values of a query."""
+        return _items(self)
 
 
 @lru_cache(maxsize=256)
-def _query(options: ViewOptions) -> str:
+def _items(options: ViewOptions) -> dict[str, str]:
+    wanted = options.filter
     values = {
         "mode": options.mode.value if options.mode else "",
         "lanes": ",".join(lane[:SHORT_ID] for lane in options.lanes),
@@ -77,9 +86,13 @@ def _query(options: ViewOptions) -> str:
         "follow": (options.follow or "")[:SHORT_ID],
         "at": "" if options.at is None else str(options.at),
         "flips": "" if options.flips is None else str(options.flips),
+        "class": wanted.flip_class,
+        "lane": (wanted.lane or "")[:SHORT_ID],
+        "verdict": wanted.verdict,
+        "margin": wanted.margin,
+        "sort": wanted.sort,
     }
-    given = {name: value for name, value in values.items() if value}
-    return "?" + urlencode(given, safe=",") if given else ""
+    return {name: value for name, value in values.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +118,10 @@ class CaseLink:
     def chunk(self, index: int, suffix: str = "") -> str:
         """Return the address of a part of a transcript; `suffix` `.json` gives its twin's."""
         return f"{self.path}/chunks/{index}{suffix}{replace(self.options, at=None, flips=None).query()}"
+
+    def find(self, suffix: str = "") -> str:
+        """Return the address that finds text in the output, without the text."""
+        return f"{self.path}/find{suffix}"
 
     def fork(self, position: int, prefix_id: bytes | str) -> ForkLink:
         """Return the link to a fork of this case, with the same options but for where the reader was."""
@@ -279,6 +296,40 @@ def _flips(options: ViewOptions, value: str) -> _Read:
     return options, (f"The link's page of flips {shown(value)} is no number and was left out.",)
 
 
+def _class(options: ViewOptions, value: str) -> _Read:
+    if value in CLASSES:
+        return _filtered(options, flip_class=value), ()
+    return options, (f"The link's class of flips {shown(value)} is unknown; there are {', '.join(CLASSES)}.",)
+
+
+def _lane(options: ViewOptions, value: str) -> _Read:
+    if _RUN.fullmatch(value.lower()):
+        return _filtered(options, lane=value.lower()), ()
+    return options, (f"The link's lane of flips {shown(value)} is no id of a run and was left out.",)
+
+
+def _verdict(options: ViewOptions, value: str) -> _Read:
+    if value in VERDICTS:
+        return _filtered(options, verdict=value), ()
+    return options, (f"The link's verdict {shown(value)} is unknown; there are {', '.join(VERDICTS)}.",)
+
+
+def _margin(options: ViewOptions, value: str) -> _Read:
+    if margin_bounds(value) is not None:
+        return _filtered(options, margin=value), ()
+    return options, (f"The link's margin {shown(value)} is no range of nats such as 0.1-0.5 and was left out.",)
+
+
+def _sort(options: ViewOptions, value: str) -> _Read:
+    if value in SORTS:
+        return _filtered(options, sort="" if value == "position" else value), ()
+    return options, (f"The link's order {shown(value)} of flips is unknown; there are {', '.join(SORTS)}.",)
+
+
+def _filtered(options: ViewOptions, **changes: str) -> ViewOptions:
+    return replace(options, filter=replace(options.filter, **changes))
+
+
 _READERS = {
     "mode": _mode,
     "lanes": _lanes,
@@ -288,4 +339,9 @@ _READERS = {
     "follow": _follow,
     "at": _at,
     "flips": _flips,
+    "class": _class,
+    "lane": _lane,
+    "verdict": _verdict,
+    "margin": _margin,
+    "sort": _sort,
 }

@@ -88,9 +88,9 @@ def fork_mark(scene: Scene, fork: Fork, index: int, base: CaseLink, own: Mark) -
     """Return the mark of a flip on a strand that goes through it or leaves there; `own` is what marks it besides."""
     href = base.fork(fork.position, fork.prefix_id).format()
     words = _flip_words(scene, fork)
-    if not fork.marked and fork.strand == index:
-        return Mark((*own.classes, "quiet"), "", href, words, quiet=True)
     forced = scene.story.case.mode is Mode.FORCED
+    if not fork.marked and (fork.strand == index or not forced):
+        return Mark((*own.classes, "quiet"), "", href, words, quiet=True)
     letter = _mark_letter(scene, fork, index)
     over = "".join(fork.letters) if forced and fork.strand == index else ""
     over += f"\u00d7{fork.count}" if fork.count > 1 and fork.strand == index else ""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from app.differences import DifferenceTable, difference_tables
-from app.digest import Digest
+from app.digest import Digest, digest_of
 from app.drawing import StreamsView, set_sheets
+from app.flip_filter import matching
 from app.flip_list import flip_list
 from app.fork_panel import NOWHERE, ForkPanel, Sheets, fork_panel, headline_of
 from app.forks import Fork, Side
@@ -46,7 +47,8 @@ def streams_page(case: OpenCase, link: CaseLink | ForkLink, columns: int, digest
         columns: cells of a line.
         digest: what was worked out of the case before; None to work it out now.
     """
-    scene = open_scene(case, link, digest)
+    digest = (digest or digest_of(case)).marking(case, link.options.filter)
+    scene = _at(open_scene(case, link, digest), link)
     base = base_of(link)
     sheets = sheets_of(scene, base)
     fork = scene.fork if scene.pinned else None
@@ -58,6 +60,15 @@ def streams_page(case: OpenCase, link: CaseLink | ForkLink, columns: int, digest
         shown=(scene.position, scene.position),
     )
     return framed(scene, link, panel, text, digest)
+
+
+def _at(scene: Scene, link: CaseLink | ForkLink) -> Scene:
+    """Return the scene with its place at the position of the first line that a link asks for and that exists."""
+    at, last = link.options.at, len(scene.story.strands[0].token_ids) - 1
+    if scene.pinned or at is None or last < 0:
+        return scene
+    told = () if at <= last else (f"The output ends at position {last:,}, which is shown.",)
+    return replace(scene, strand=0, position=min(at, last), notices=(*scene.notices, *told))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +154,10 @@ def panel_of(
         onward: where a strand can be read on, by its index.
         place: the position at which a transcript stays when the panel is closed.
     """
-    at = scene.forks.index(fork)
-    earlier = scene.forks[at - 1] if at else None
-    later = scene.forks[at + 1] if at + 1 < len(scene.forks) else None
+    left = matching(scene.forks, scene.story.case, replace(base.options.filter, sort=""))
+    here = (fork.position, fork.strand)
+    earlier = next((one for one in reversed(left) if (one.position, one.strand) < here), None)
+    later = next((one for one in left if (one.position, one.strand) > here), None)
     addresses = (
         base.where(at=place).format(),
         _address(base, earlier),
@@ -249,9 +261,16 @@ def _chip(case: OpenCase, lane: Lane, base: CaseLink, differing: DifferenceTable
         is_reference=lane.is_reference,
         hide=base.where(lanes=tuple(others)).format() if hide else "",
         prefer=first.format() if prefer else "",
+        follow=_follow(case, lane, base),
         warning=_warning(case, lane),
         differences=differing,
     )
+
+
+def _follow(case: OpenCase, lane: Lane, base: CaseLink) -> str:
+    if case.mode is Mode.FORCED:
+        return ""  # every lane has the reference's text
+    return base.where(follow=None if lane.is_reference else lane.run.run_id).format()
 
 
 def _warning(case: OpenCase, lane: Lane) -> str:
@@ -288,6 +307,7 @@ def _facts(scene: Scene, index: int) -> StrandFacts:
     return StrandFacts(
         key=strand.key,
         letters=letters_on(scene.story, strand.keys_at(strand.first_position)),
+        ended=letters_on(scene.story, strand.ended),
         parent=strand.parent,
         first_position=strand.first_position,
         token_ids=ids,

@@ -28,6 +28,8 @@ def streams_json(page: StreamsPage) -> dict[str, Any]:
         "flips": [_row_json(row) for row in page.flips],
         "flips_first": page.list.first,
         "flips_total": page.list.total,
+        "flips_unfiltered": page.list.every,
+        "flips_filter": page.list.form.chosen,
         "flips_earlier": page.list.earlier or None,
         "flips_later": page.list.later or None,
         "streams": [asdict(strand) for strand in page.strands],

@@ -28,6 +28,7 @@ class Chip:
         is_reference: whether the others are compared with it.
         hide: address without it; empty where too few lanes would be left.
         prefer: address with it as the reference; empty where it is, or cannot be.
+        follow: address of its text as a transcript; empty where it has no text of its own.
         warning: what to know before reading its numbers; mostly empty.
         differences: what its manifest does not share with the reference's; of the reference, what any lanes do not.
     """
@@ -39,6 +40,7 @@ class Chip:
     is_reference: bool
     hide: str
     prefer: str
+    follow: str
     warning: str
     differences: DifferenceTable
 
@@ -55,10 +57,11 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class StrandFacts:
-    """A strand for the JSON twin."""
+    """A strand for the JSON twin; `letters` are on it where it starts, those of `ended` go on to its end."""
 
     key: str
     letters: tuple[str, ...]
+    ended: tuple[str, ...]
     parent: int | None
     first_position: int
     token_ids: tuple[int, ...]

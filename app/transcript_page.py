@@ -50,7 +50,7 @@ def transcript_page(case: OpenCase, link: CaseLink | ForkLink, digest: Digest | 
         link: what the reader asked for; of a fork, its card is open.
         digest: what was worked out of the case before; None to work it out now.
     """
-    digest = digest or digest_of(case)
+    digest = (digest or digest_of(case)).marking(case, link.options.filter)
     scene = _at_the_text(open_scene(case, link, digest), link)
     spine = spine_of(scene.story, _strand(scene, link))
     fork = _open_fork(scene) if scene.pinned else None
@@ -74,7 +74,7 @@ def chunk_view(case: OpenCase, link: CaseLink, index: int, digest: Digest | None
     Raises:
         NotFoundError: the text has no such chunk.
     """
-    digest = digest or digest_of(case)
+    digest = (digest or digest_of(case)).marking(case, link.options.filter)
     scene = open_scene(case, link, digest)
     spine = spine_of(scene.story, _strand(scene, link))
     drawer = Drawer(scene, spine, digest, _along(base_of(link), spine))

@@ -1,6 +1,8 @@
-// Keys: arrows by token and line, n and p by flip, Enter opens, Esc returns, ? helps. Off inside of fields.
+// Keys: arrows by token and line, n and p by flip, [ and ] by fork on a path, 1 to 5 by lane, g to a position, / finds,
+// Enter opens, Esc returns, ? helps. Off inside of fields.
 
 import { close, isOpen } from "./popover.js";
+import { byFork, enterField, followLane } from "./paths.js";
 import { focusToken, tokens } from "./reading.js";
 import { entryOf } from "./tables.js";
 import { flipAcross, isTranscript } from "./transcript.js";
@@ -83,11 +85,22 @@ const ACTIONS = {
   Escape: back,
   n: () => byFlip(1),
   p: () => byFlip(-1),
+  "[": () => byFork(-1, current()),
+  "]": () => byFork(1, current()),
+  g: () => enterField("go-at"),
+  "/": () => enterField("find-q"),
   "?": () => document.getElementById("help")?.showModal(),
 };
 
+for (const [index, letter] of [..."ABCDE"].entries()) ACTIONS[index + 1] = () => followLane(letter);
+
+// AltGr types [ and ] on many keyboards.
+function isCommand(event) {
+  return (event.ctrlKey || event.metaKey || event.altKey) && !event.getModifierState("AltGraph");
+}
+
 function press(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (isCommand(event)) return;
   if (event.target.closest("input, textarea, select, dialog")) return;
   const letter = event.key.length === 1;
   const action = ACTIONS[event.key];

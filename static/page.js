@@ -2,6 +2,7 @@
 
 import { fitColumns } from "./columns.js";
 import { setUpKeys } from "./keys.js";
+import { setUpPaths } from "./paths.js";
 import { setUpPopover } from "./popover.js";
 import { announce, focusToken, prepareTokens } from "./reading.js";
 import { setUpCopying } from "./copying.js";
@@ -58,6 +59,7 @@ function failed(event) {
 
 setUpPopover();
 setUpKeys();
+setUpPaths();
 refresh();
 document.addEventListener("htmx:afterSettle", follow);
 document.addEventListener("htmx:responseError", failed);

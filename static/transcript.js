@@ -6,6 +6,7 @@ import { announce, focusToken, readyTokens } from "./reading.js";
 const NEAR_PX = 1000; // chunks this near to the window are filled
 const FAR_PX = 3200; // chunks farther from it are emptied
 const BELOW_PX = 4; // where the first line stands, under the ribbon
+const NEAR_CHUNKS = 8; // looked through for flips that are not marked
 const KEPT = 40; // answers kept for scrolling back
 const SETTLE_MS = 300;
 const RETRY_MS = 2000;
@@ -271,15 +272,21 @@ function start() {
   return token ? [Number(token.dataset.p), false] : [positionAt(top()), true];
 }
 
-export async function flipAcross(step) {
+// Next or previous flip; `every` counts those that are not marked, too, where one is near.
+export async function flipAcross(step, every = false) {
   const [from, included] = start();
-  const chunk = await fill(chunkOf(from));
-  if (!chunk) return;
-  const own = [...chunk.querySelectorAll(".stretch a.t:not(.quiet)")].map((flip) => Number(flip.dataset.p));
-  const there = step > 0 ? own.find((p) => p > from || (included && p === from)) : own.findLast((p) => p < from);
-  const beyond = step > 0 ? chunk.dataset.later : chunk.dataset.earlier;
-  const wanted = there ?? (beyond === undefined ? null : Number(beyond));
-  if (wanted === null) return announce(step > 0 ? "no later flip" : "no earlier flip");
+  const first = chunkOf(from);
+  const fits = (p) => (p === from ? included && step > 0 : p > from === step > 0);
+  let wanted = null;
+  for (let index = first; wanted === null && text.chunks[index]; index += step) {
+    const chunk = await fill(index);
+    if (!chunk) return;
+    const flips = [...chunk.querySelectorAll(every ? ".stretch a.t" : ".stretch a.t:not(.quiet)")];
+    wanted = flips.map((flip) => Number(flip.dataset.p)).filter(fits).at(step > 0 ? 0 : -1) ?? null;
+    if (wanted !== null || (every && Math.abs(index - first) < NEAR_CHUNKS)) continue;
+    wanted = Number((step > 0 ? chunk.dataset.later : chunk.dataset.earlier) ?? -1);
+  }
+  if (wanted === null || wanted < 0) return announce(step > 0 ? "no later flip" : "no earlier flip");
   const known = tokenAt(wanted);
   focusToken(known && inSight(known) ? known : await goTo(wanted));
 }

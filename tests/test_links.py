@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.flip_filter import CLASSES, SORTS, VERDICTS, FlipFilter
 from app.links import CaseLink, ForkLink, Link, ViewOptions, parse, parse_options, static_url
 from capture.model import Mode
 
@@ -25,6 +26,14 @@ _OPTIONS = st.builds(
     follow=st.none() | _RUNS,
     at=st.none() | st.integers(0, 999_999_999),
     flips=st.none() | st.integers(0, 999_999_999),
+    filter=st.builds(
+        FlipFilter,
+        flip_class=st.sampled_from(["", *CLASSES]),
+        lane=st.none() | _RUNS,
+        verdict=st.sampled_from(["", *VERDICTS]),
+        margin=st.sampled_from(["", "-0.1", "0.1-0.5", "2-"]),
+        sort=st.sampled_from(["", *[name for name in SORTS if name != "position"]]),
+    ),
 )
 
 _CASES = st.builds(
@@ -89,6 +98,14 @@ def test_what_was_read_survives_a_second_round_without_notices(items: list[tuple
         ("at=end", "position"),
         ("flips=all", "flips"),
         ("follow=B", "lane"),
+        ("class=fatal", "class"),
+        ("lane=B", "lane"),
+        ("verdict=<b>", "verdict"),
+        ("margin=high", "margin"),
+        ("margin=-", "margin"),
+        ("margin=2-1", "margin"),
+        ("margin=٣-", "margin"),
+        ("sort=kl", "order"),
         ("zoom=3", "parameter"),
     ],
 )

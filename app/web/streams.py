@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
+from app.flip_filter import FlipFilter
 from app.growable import Growing, GrowPane, grow_pane
 from app.lanes import OpenCase
 from app.library import Library
-from app.links import CaseLink, ForkLink, Link, Parsed, parse_fork, parse_options
+from app.links import CaseLink, ForkLink, Link, Parsed, ViewOptions, parse, parse_fork, parse_options
+from app.lookup import LONGEST_QUESTION, Lookup, look_up, lookup_json
+from app.scene import open_scene
 from app.share import share_of
 from app.streams import base_of, streams_json, streams_page, tables
 from app.streams_values import StreamsPage
@@ -19,20 +22,21 @@ from app.transcript_page import is_transcript, too_long, transcript_page
 from app.web.dependencies import READ, LibraryDep, RendererDep
 from app.web.errors import redirect
 from app.web.rendering import json_response
+from capture.errors import BundleError, NotFoundError
 
 router = APIRouter()
 
 DEFAULT_COLUMNS = 100
 """Cells of a line until the browser has said how many fit."""
 
-_OWN = ("first", "count")
-"""Parameters of the tables that are no options of a view."""
+_OWN = ("first", "count", "look", "q")
+"""Parameters of the tables, the look-up and the search that are no options of a view."""
 
 
 @router.api_route("/c/{case}.json", methods=READ)
 def case_json(case: str, request: Request, library: LibraryDep) -> Response:
     """Return what the page of a case shows, as JSON."""
-    return _json(library, case_link(case, request))
+    return _json(request, library, case_link(case, request))
 
 
 @router.api_route("/c/{case}/tables.json", methods=READ)
@@ -52,7 +56,7 @@ def case_tables(
 @router.api_route("/c/{case}/f/{fork}.json", methods=READ)
 def fork_json(case: str, fork: str, request: Request, library: LibraryDep) -> Response:
     """Return what the page of a fork shows, as JSON."""
-    return _json(library, fork_link(case, fork, request))
+    return _json(request, library, fork_link(case, fork, request))
 
 
 @router.api_route("/c/{case}/f/{fork}", methods=READ)
@@ -69,15 +73,25 @@ def case_html(case: str, request: Request, library: LibraryDep, renderer: Render
 
 def case_link(case: str, request: Request) -> Parsed:
     """Return the link to a case that a request came with."""
-    options, notices = parse_options(item for item in request.query_params.multi_items() if item[0] not in _OWN)
+    options, notices = _options(request)
     return Parsed(CaseLink(case, options), notices)
 
 
 def fork_link(case: str, fork: str, request: Request) -> Parsed:
     """Return the link to a fork that a request came with."""
-    options, notices = parse_options(request.query_params.multi_items())
+    options, notices = _options(request)
     found = parse_fork(case, fork, options)
     return Parsed(found.link, notices + found.notices)
+
+
+def _options(request: Request) -> tuple[ViewOptions, tuple[str, ...]]:
+    return parse_options(item for item in request.query_params.multi_items() if item[0] not in _OWN)
+
+
+def around(link: Link) -> dict[str, Any]:
+    """Return what the forms of a page send: the case's path, where text is found, the link's other options."""
+    base = base_of(link)
+    return {"case_path": base.path, "find_path": base.find(), "options": tuple(base.options.items().items())}
 
 
 def _html(request: Request, library: Library, renderer: RendererDep, parsed: Parsed) -> Response:
@@ -86,9 +100,12 @@ def _html(request: Request, library: Library, renderer: RendererDep, parsed: Par
         return redirect(moved)
     page = _page(library, parsed)
     growing = _growing(request, library, parsed, page)
+    link = parse(page.address).link
+    assert link is not None
+    forms = {**around(link), **_lookup(request, library, parsed, page)}
     share = share_of(page, str(request.base_url).rstrip("/"))
     template = "transcript.html" if page.transcript else "streams.html"
-    return renderer.html(template, page=page, growing=growing, share=share)
+    return renderer.html(template, page=page, growing=growing, share=share, **forms)
 
 
 def _growing(request: Request, library: Library, parsed: Parsed, page: StreamsPage) -> GrowPane | None:
@@ -101,9 +118,31 @@ def _growing(request: Request, library: Library, parsed: Parsed, page: StreamsPa
     return grow_pane(growing, opened, position, page.address, others=page.transcript is None)
 
 
-def _json(library: Library, parsed: Parsed) -> Response:
+def _lookup(request: Request, library: Library, parsed: Parsed, page: StreamsPage) -> dict[str, Any]:
+    """Return the answer to `look`, and the path that asks; both empty where the page has no position."""
+    if page.pane is None:
+        return {"lookup": None, "look_path": ""}
+    link = parse(page.address).link
+    assert link is not None
+    place = base_of(link).fork(page.pane.position, page.pane.prefix)
+    asked = request.query_params.get("look", "")
+    if not asked:
+        return {"lookup": None, "look_path": place.path}
+    opened, _, _ = open_parsed(library, parsed)
+    try:
+        found = look_up(open_scene(opened, place, library.digest(opened)), asked, library.row)
+    except (BundleError, NotFoundError) as error:
+        found = Lookup(asked[:LONGEST_QUESTION], None, None, (), (), str(error))
+    return {"lookup": found, "look_path": place.path}
+
+
+def _json(request: Request, library: Library, parsed: Parsed) -> Response:
     moved = moved_to(library, parsed.link, ".json")
-    return redirect(moved) if moved is not None else json_response(streams_json(_page(library, parsed)))
+    if moved is not None:
+        return redirect(moved)
+    page = _page(library, parsed)
+    lookup = _lookup(request, library, parsed, page)["lookup"]
+    return json_response({**streams_json(page), "lookup": None if lookup is None else lookup_json(lookup)})
 
 
 def moved_to(library: Library, link: Link | None, suffix: str) -> str | None:
@@ -132,7 +171,16 @@ def open_parsed(library: Library, parsed: Parsed) -> tuple[OpenCase, Link, tuple
     reference = opened.lanes[0].run.run_id if options.reference else None
     mode = opened.mode if options.mode or isinstance(parsed.link, ForkLink) else None
     follow = next((lane.run.run_id for lane in opened.lanes if lane.run.run_id.startswith(options.follow or "-")), None)
-    link = parsed.link.where(lanes=lanes, reference=reference, mode=mode, follow=follow)
+    wanted, left_out = _filter(opened, options.filter)
+    link = parsed.link.where(lanes=lanes, reference=reference, mode=mode, follow=follow, filter=wanted)
     lost = ("The lane that the link follows is not on this page, so the reference's text is shown.",)
     notices = lost if options.follow and follow is None else ()
-    return opened, replace(link, case=opened.key), (*parsed.notices, *notices)
+    return opened, replace(link, case=opened.key), (*parsed.notices, *notices, *left_out)
+
+
+def _filter(opened: OpenCase, wanted: FlipFilter) -> tuple[FlipFilter, tuple[str, ...]]:
+    """Return a filter as it can be followed; the reference never leaves its own text."""
+    ids = [lane.run.run_id for lane in opened.lanes]
+    if wanted.lane is None or any(run_id.startswith(wanted.lane) for run_id in ids):
+        return wanted, ()
+    return replace(wanted, lane=None), ("The lane whose flips the link lists is not on this page; all are listed.",)
