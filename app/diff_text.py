@@ -33,7 +33,8 @@ def aligned(table: Sequence[Sequence[str]]) -> list[str]:
 def _described(one: NamedRun) -> str:
     run = one.run
     how = run.mode.value if run.scoring_path == "decode" else f"{run.mode.value}, {run.scoring_path.value}"
-    return f"{one.name}, run {run.run_id[:DIGITS]}, {how}, {count(run.positions, 'position')}"
+    name = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in one.name)
+    return f"{name}, run {run.run_id[:DIGITS]}, {how}, {count(run.positions, 'position')}"
 
 
 def _table(found: Sequence[Difference]) -> Iterator[str]:

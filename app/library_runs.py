@@ -123,12 +123,18 @@ def _tokens(bundle: Bundle) -> dict[int, Token]:
     return {token_id: Token(token_id, data, bool(special)) for token_id, data, special in rows}
 
 
+LONGEST_MANIFEST = 200_000
+"""Characters of a manifest; those of real engines have a few thousand."""
+
+
 def read_manifest(bundle: Bundle, run: Run) -> Json:
     """Return the manifest of a run.
 
     Raises:
-        DamagedBundleError: it is no JSON, or nested too deep.
+        DamagedBundleError: it is no JSON, nested too deep, or too long to be compared while a reader waits.
     """
+    if bundle.manifest_length(run.run_id) > LONGEST_MANIFEST:
+        raise DamagedBundleError(f"{bundle.path.name}: a manifest is too long to be one of ours; capture it again")
     try:
         manifest = bundle.manifest(run.run_id)
     except (ValueError, TypeError, RecursionError) as error:

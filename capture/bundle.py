@@ -132,6 +132,10 @@ class Bundle:
         """
         return self.runs[self._index(run_id)]
 
+    def manifest_length(self, run_id: str) -> int:
+        """Return how many characters the manifest of a run has."""
+        return int(self.database.one("SELECT length(manifest) FROM run WHERE run_id = ?", [run_id])[0] or 0)
+
     def manifest(self, run_id: str) -> Json:
         """Return the manifest of a run."""
         text = self.database.one("SELECT manifest FROM run WHERE run_id = ?", [run_id])[0]

@@ -141,12 +141,21 @@ def model_fingerprint(name: str) -> str:
 def _shape_of(folder: Path) -> ModelShape:
     config = _read_config(folder / "config.json")
     text = config.get("text_config", config)
+    if not isinstance(text, dict):
+        raise UsageError(f"{folder / 'config.json'} is no configuration of a model; download the model again")
     return ModelShape(
-        vocabulary_size=int(text.get("vocab_size", 0)),
-        context_length=int(text.get("max_position_embeddings", 0)),
+        vocabulary_size=_size(folder, text, "vocab_size"),
+        context_length=_size(folder, text, "max_position_embeddings"),
         weight_bytes=sum(file.stat().st_size for file in folder.glob("*.safetensors")),
         dtype=str(config.get("dtype") or config.get("torch_dtype") or "float32"),
     )
+
+
+def _size(folder: Path, config: dict[str, Any], name: str) -> int:
+    size = config.get(name, 0)
+    if not isinstance(size, int):
+        raise UsageError(f"{folder / 'config.json'}: '{name}' is no number; download the model again")
+    return size
 
 
 def _read_config(path: Path) -> dict[str, Any]:
@@ -154,4 +163,6 @@ def _read_config(path: Path) -> dict[str, Any]:
         config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read as JSON; download the model again") from error
+    if not isinstance(config, dict):
+        raise UsageError(f"{path} is no configuration of a model; download the model again")
     return config

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -209,11 +211,23 @@ def _study(path: Path, tables: _StudyFile) -> Study:
 def _runtime(path: Path, table: _RuntimeTable) -> Runtime:
     try:
         validate_options(table.engine, table.options)
+        _check_plain(table.options)
         model = resolve_model(_expand(table.model), path.parent)
         command = tuple(_expand(word) for word in table.command)
     except UsageError as error:
         raise StudyError(f"{path}: runtime '{table.name}': {error}") from error
     return Runtime(table.name, table.engine, model, table.options, table.environment, command, table.label)
+
+
+def _check_plain(options: Mapping[str, Any]) -> None:
+    """Refuse what TOML can say and a worker cannot be told, such as a date inside a table."""
+    for name, value in options.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise UsageError(
+                f"option '{name}' holds a date, a time or NaN, which no engine takes; write it as text"
+            ) from error
 
 
 def _expand(text: str) -> str:

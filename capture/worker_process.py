@@ -25,6 +25,7 @@ from capture.switch import KillSwitch
 Progress = Callable[[int], None]
 
 _LAST_WORDS = 5
+_ANSWERS = ("done", "progress", "error")
 _PATIENCE_SECONDS = 20.0
 
 
@@ -122,6 +123,7 @@ class WorkerProcess:
                     env=environment,
                     text=True,
                     encoding="utf-8",
+                    errors="replace",
                     process_group=0,
                 )
             except (OSError, ValueError) as error:  # ValueError: a NUL, or '=' in a variable's name
@@ -148,7 +150,7 @@ class WorkerProcess:
         for line in stdout:
             if not line.endswith("\n"):  # it was killed in the middle of an answer
                 break
-            answer: dict[str, Any] = json.loads(line)
+            answer = self._answer(line)
             if answer["answer"] == "progress":
                 progress(answer["steps"])
             elif answer["answer"] == "error":
@@ -156,6 +158,18 @@ class WorkerProcess:
             else:
                 return answer
         raise self._death()
+
+    def _answer(self, line: str) -> dict[str, Any]:
+        try:
+            answer = json.loads(line)
+        except (ValueError, RecursionError):
+            answer = None
+        if isinstance(answer, dict) and answer.get("answer") in _ANSWERS:
+            return answer
+        raise EngineError(
+            f"runtime '{self._runtime.name}': what its command starts wrote {line.strip()[:60]!r} where an answer of a "
+            "worker was due; see that the command ends in a Python interpreter and prints nothing itself"
+        )
 
     def _error(self, answer: Json) -> EngineError | StorageFullError:
         if answer["kind"] == "storage":

@@ -98,6 +98,14 @@ def test_rows_can_be_kept_of_one_scoring_path_only(tmp_path: Path) -> None:
     assert keep.kept(Origin(Mode.FORCED, ScoringPath.PREFILL)) is Keep.TOP_K
 
 
+def test_an_option_that_a_worker_cannot_be_told_is_refused(tmp_path: Path) -> None:
+    vllm = GOOD.replace('engine = "torch"', 'engine = "vllm"').replace(
+        'options = { attention = "eager" }', "options = { engine_arguments = { hf_overrides = { when = 2026-01-01 } } }"
+    )
+    with pytest.raises(StudyError, match="option 'engine_arguments' holds a date"):
+        read_study(write(tmp_path, vllm))
+
+
 def test_a_missing_study_is_named(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="nowhere.toml"):
         read_study(tmp_path / "nowhere.toml")

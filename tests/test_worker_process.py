@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from capture.errors import WorkerDiedError
+from capture.errors import EngineError, WorkerDiedError
 from capture.model import Runtime
 from capture.switch import KillSwitch
 from capture.worker_process import WorkerProcess
@@ -25,6 +25,13 @@ def runtime(code: str) -> Runtime:
 def test_an_answer_that_is_cut_short_is_a_death(tmp_path: Path) -> None:
     code = 'import sys; sys.stdout.write(\'{"answer": "do\'); sys.exit(3)'
     with pytest.raises(WorkerDiedError, match="'odd': its worker ended with status 3; what it recorded is kept"):
+        WorkerProcess(runtime(code), tmp_path / "log")
+
+
+@pytest.mark.parametrize("words", ["hello", "5", "[]", "{}", '{"answer": "hm"}', "\\xff\\x00", "[" * 2000])
+def test_a_command_that_prints_something_else_is_told_what_it_printed(tmp_path: Path, words: str) -> None:
+    code = f"import sys; sys.stdout.buffer.write(b'{words}\\n'); sys.stdout.flush(); sys.stdin.read()"
+    with pytest.raises(EngineError, match="'odd': what its command starts wrote .* prints nothing itself"):
         WorkerProcess(runtime(code), tmp_path / "log")
 
 

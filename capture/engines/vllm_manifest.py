@@ -6,6 +6,7 @@ import importlib
 import importlib.metadata
 import os
 import platform
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -70,8 +71,8 @@ ENVIRONMENT = (
 
 ENVIRONMENT_PREFIXES = ("DNNL_", "GOMP_", "KMP_", "MKL_", "NCCL_", "OMP_", "ONEDNN_", "VLLM_MARLIN_", "VLLM_ROCM_")
 
-_PLACES = ("NCCL_COMM_ID", "NCCL_HOSTID", "NCCL_SOCKET_IFNAME")
-"""Variables that name machines."""
+_PRIVATE = re.compile("KEY|TOKEN|SECRET|PASS|AUTH|CREDENTIAL|^NCCL_(COMM_ID|HOSTID|SOCKET_IFNAME)$")
+"""Names that may hold a secret, or name a machine."""
 
 _CACHE = ("cache_dtype", "block_size", "enable_prefix_caching", "prefix_caching_hash_algo", "mamba_cache_dtype")
 _CACHE_MORE = ("mamba_ssm_cache_dtype", "mamba_cache_mode", "mamba_block_size", "sliding_window")
@@ -156,7 +157,7 @@ def environment(variables: Mapping[str, str]) -> dict[str, str]:
     told = {
         name: value
         for name, value in sorted(variables.items())
-        if name in ENVIRONMENT or (name.startswith(ENVIRONMENT_PREFIXES) and name not in _PLACES)
+        if name in ENVIRONMENT or (name.startswith(ENVIRONMENT_PREFIXES) and not _PRIVATE.search(name))
     }
     return {name: _without_folders(value) for name, value in told.items()}
 
