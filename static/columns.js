@@ -36,6 +36,9 @@ export function fitColumns() {
   asked = columns;
   const address = new URL(view.dataset.address, location.href);
   address.searchParams.set("columns", String(columns));
+  // A token that was looked up stays in sight; the page's own address does not name it.
+  const answered = document.querySelector("#lookup table, #lookup .hint");
+  if (answered) address.searchParams.set("look", document.getElementById("look").value);
   window.htmx.ajax("GET", address.pathname + address.search, {
     source: view, // several requests of one element replace each other
     target: "#view",

@@ -157,3 +157,16 @@ def test_a_token_is_looked_up_in_place(seen: Seen, case: str) -> None:
     page.locator("#look").press("Enter")
     expect(page.locator("#lookup table, #lookup .hint").first).to_be_visible()
     assert "look=" not in page.url
+
+
+def test_an_answer_stays_when_the_lines_are_fitted_to_the_window(seen: Seen, case: str) -> None:
+    page = seen.page
+    open_page(page, case)
+    page.locator("#look").fill("3")
+    page.locator("#look").press("Enter")
+    answer = page.locator("#lookup table, #lookup .hint").first
+    expect(answer).to_be_visible()
+    columns = page.locator("#streams").get_attribute("data-columns")
+    page.set_viewport_size({"width": 1900, "height": 900})
+    expect(page.locator("#streams")).not_to_have_attribute("data-columns", str(columns))
+    expect(answer).to_be_visible()
