@@ -20,6 +20,8 @@ LIBRARY = "/"
 
 HEALTH = "/healthz"
 
+COMPONENTS = "/components"
+
 STATIC = "/static"
 
 VIEWS = ("streams", "transcript", "charts")

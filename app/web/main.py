@@ -15,7 +15,7 @@ from app.library import Library
 from app.links import STATIC
 from app.resources import StaticFolder, templates_folder
 from app.settings import Settings
-from app.web import chunks, export, find, growing, health, library, streams
+from app.web import chunks, components, export, find, growing, health, library, streams
 from app.web.errors import RequestBoundary, add_error_pages
 from app.web.rendering import Renderer
 from app.web.security import HostCheck, SecurityHeaders, allowed_hosts
@@ -35,7 +35,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.library = Library(settings.library)
     app.state.renderer = Renderer(templates_folder(), static)
     app.state.growing = growing_of(settings, app.state.library)
-    for part in (library, export, find, streams, chunks, growing, health):
+    for part in (library, export, find, streams, chunks, growing, components, health):
         app.include_router(part.router)
     app.mount(STATIC, VersionedStaticFiles(static), name="static")
     add_error_pages(app)

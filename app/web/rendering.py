@@ -18,6 +18,7 @@ from app.cache import SizedCache
 from app.export_json import finite
 from app.resources import StaticFolder
 from app.text import clean
+from app.web.scoped import scoped
 from app.web.tokens import tokens_html
 from capture.version import VERSION
 
@@ -48,6 +49,7 @@ class Renderer:
         )
         self._parts: SizedCache[tuple[str, Hashable], Markup] = SizedCache(_MOST_PARTS)
         self._environment.globals.update(part=self._part)
+        self._environment.filters.update(scoped=scoped)
         self._environment.globals.update(static=static.url, links=links, version=VERSION, tokens=tokens_html)
         self.version = _version_of(folder)
 

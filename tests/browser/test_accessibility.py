@@ -26,6 +26,7 @@ PAGES = {
     "filtered": "{case}?mode=forced&class=decided&sort=margin&look=3",
     "found": "{case}/find?q=interface",
     "not found": "/c/nothing",
+    "components": "/components",
 }
 
 

@@ -85,8 +85,8 @@ def test_a_broken_bundle_is_listed_and_hides_nothing(copy: Path) -> None:
     (copy / "synthetic" / "iface--int4.duckdb").write_bytes(b"<script>alert(1)</script>" * 100)
     with client_of(copy) as client:
         page = BeautifulSoup(client.get("/").text, "html.parser")
-        assert [_text(name) for name in page.select(".broken .file")] == ["synthetic/iface--int4.duckdb"]
-        assert _text(page.select_one(".broken .reason"))
+        assert [_text(name) for name in page.select(".broken-files .file")] == ["synthetic/iface--int4.duckdb"]
+        assert _text(page.select_one(".broken-files .reason"))
         assert page.find("script", string=True) is None
         assert len(_cells(page, "iface")) == 4
         assert [cell for cell in _cells(page, "iface") if "not recorded" in cell]
