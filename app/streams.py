@@ -284,11 +284,15 @@ def _warning(case: OpenCase, lane: Lane) -> str:
 
 
 def _hidden(case: OpenCase, base: CaseLink) -> list[Choice]:
-    if len(case.lanes) >= len(SHAPES):
-        return []
-    shown = tuple(lane.run.run_id for lane in case.lanes)
+    """Return the runs that could be shown as well; where the page is full, each takes the last lane's place."""
+    full = len(case.lanes) >= len(SHAPES)
+    stay = case.lanes[:-1] if full else case.lanes
+    shown = tuple(lane.run.run_id for lane in stay)
+    place = f" in place of {case.lanes[-1].letter}" if full else ""
     return [
-        Choice(facts.runtime.label or facts.runtime.name, base.where(lanes=(*shown, run.run_id)).format(), False)
+        Choice(
+            (facts.runtime.label or facts.runtime.name) + place, base.where(lanes=(*shown, run.run_id)).format(), False
+        )
         for run, facts in case.available
     ]
 
@@ -304,6 +308,7 @@ def question_of(case: OpenCase) -> str:
 def _facts(scene: Scene, index: int) -> StrandFacts:
     strand = scene.story.strands[index]
     ids = tuple(strand.token_ids.tolist())
+    found = scene.known.get(strand.ended[0]) if strand.ended else None
     return StrandFacts(
         key=strand.key,
         letters=letters_on(scene.story, strand.keys_at(strand.first_position)),
@@ -313,6 +318,7 @@ def _facts(scene: Scene, index: int) -> StrandFacts:
         token_ids=ids,
         text=output_bytes(ids, scene.story.case.tokens).decode("utf-8", "replace"),
         consequence=tuple(pill.text for pill in pills_of(scene, strand.ended)),
+        wrong_position=found.wrong_position if found else None,
     )
 
 

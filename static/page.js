@@ -8,6 +8,7 @@ import { announce, focusToken, prepareTokens } from "./reading.js";
 import { setUpCopying } from "./copying.js";
 import { setUpGrowing } from "./growing.js";
 import { setUpRibbon } from "./ribbon.js";
+import { setUpRows } from "./rows.js";
 import { setUpTheme } from "./theming.js";
 import { setUpTranscript } from "./transcript.js";
 
@@ -20,6 +21,7 @@ function refresh() {
   fitColumns();
   setUpTranscript();
   setUpRibbon();
+  setUpRows();
   showCurrentFlip();
   setUpGrowing();
 }
