@@ -59,7 +59,7 @@ class PositionPane:
         numbers: margin, entropy and divergences.
         same_context: letters of the lanes that were after this very prefix.
         elsewhere: letters of those that had left before.
-        certificates: of the continuations grown here.
+        certificates: of the continuations that lanes after this prefix grew here.
         prefix: the prefix id in hex.
         permalink: an address that opens the same view anywhere.
         lower_bound: whether the divergences are lower bounds, since only the top tokens were kept.
@@ -98,7 +98,7 @@ def position_pane(story: Story, strand: int, position: int, permalink: str, pinn
         numbers=numbers,
         same_context=tuple(letter for letter, here in zip(table.letters, table.present, strict=True) if here),
         elsewhere=tuple(letter for letter, here in zip(table.letters, table.present, strict=True) if not here),
-        certificates=tuple(certificates_at(case, prefix_id)),
+        certificates=tuple(line for line in certificates_at(case, prefix_id) if line.letter in present),
         prefix=prefix_id.hex(),
         permalink=permalink,
         lower_bound=lower_bound,
