@@ -103,12 +103,13 @@ def _phrase(path: EntryPath, value: Any) -> str:
     return text if name in _PLAIN else f"{word} {text}"
 
 
+def short_value(value: Any) -> str:
+    """Return the value of an option as labels write it."""
+    return _SHORT.get(value, value) if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+
+
 def _text(value: Any) -> str:
-    if value is ABSENT:
-        return "\0"
-    if isinstance(value, str):
-        return _SHORT.get(value, value)
-    return json.dumps(value, sort_keys=True, default=str)
+    return "\0" if value is ABSENT else short_value(value)
 
 
 def _join(phrases: Any) -> str:

@@ -14,7 +14,9 @@ from app.lanes import OpenCase
 from app.library_cases import CaseOpener, UnusableBundleError
 from app.library_comparisons import Comparer
 from app.library_files import find_files, read_files
+from app.library_index import LibraryIndex
 from app.library_runs import RunReader
+from app.library_summaries import Summaries
 from app.links import ForkLink, Link
 from app.shelf import Shelf
 from capture.compare import Comparison
@@ -38,6 +40,8 @@ class Library:
         self._comparer = Comparer(self._runs)
         self._opener = CaseOpener(self._runs, self._comparer)
         self._digests = Digests()
+        self.summaries = Summaries(self._runs, self._comparer)
+        self.index = LibraryIndex(self.summaries)
         self._entries: dict[str, tuple[Stamp | None, Entry]] = {}
         self._catalog: Catalog | None = None
         self._looked_at = 0.0
@@ -45,11 +49,13 @@ class Library:
 
     def close(self) -> None:
         """Close every open bundle."""
+        self.summaries.close()
         self._shelf.close()
 
     def settle(self) -> None:
-        """Wait for comparisons that are being computed."""
+        """Wait for comparisons and summaries that are being computed."""
         self._comparer.settle()
+        self.summaries.settle()
 
     def look(self) -> None:
         """Look at the folder now: something was added to it."""

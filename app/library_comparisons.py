@@ -86,7 +86,7 @@ class Comparer:
         if read is not None:
             self._kept.put(key, read)
             return read
-        if _cost(reference, candidate) <= AT_ONCE:
+        if cost_of(reference, candidate) <= AT_ONCE:
             return self._compute(key, reference, candidate)
         self._start(key, reference, candidate)
         return None
@@ -172,7 +172,7 @@ def _belongs(found: Comparison, reference: Steps, candidate: Steps) -> bool:
     )
 
 
-def _cost(reference: Pick, candidate: Pick) -> int:
+def cost_of(reference: Pick, candidate: Pick) -> int:
     """Return how many logits comparing takes."""
     positions = min(reference.run.positions, candidate.run.positions)
     full = all(pick.run.logits_kept is not Keep.TOP_K for pick in (reference, candidate))

@@ -1,223 +1,258 @@
-"""The library page: each study as a table of cases by runtimes, with what differs from its reference. Pure."""
+"""The library page: runtimes by cases or kinds of range, with what differs from their reference. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from app.catalog import BrokenFile, BundleEntry, CaseEntry, Catalog, ComparedPair, forced_run, free_run
-from app.labels import lane_labels
-from app.lanes import MOST_LANES
+from app.advice import Candidate, advice_table
+from app.catalog import Catalog
+from app.facets import facets_of, matches
+from app.library_links import PROTOCOL_WORDS, PROTOCOLS, ChartsView, LibraryView
 from app.links import CaseLink, ViewOptions
-from capture.model import FlipClass, Mode, Run
+from app.matrix_cells import ABSENT, Scale, drawn, outcome_cell, outcome_total, scale_of, share_cell
+from app.matrix_rows import FLOOR, REFERENCE, Entry, RuntimeRow, SummaryOf, runtime_rows, together
+from app.matrix_values import AdviceTable, Cell, Choice, Column, Group, LibraryPage, Matrix, Row, StudyHead
+from app.pair_summary import Share, pooled
+from app.run_pairs import page_runs
+from app.traits import group_order
+from app.words import count
+from capture.model import Mode, RangeKind
 
-LEVELS = (0.0, 0.005, 0.02, 0.05, 0.1, 0.3)
-"""Top-1 disagreement from which on a cell is tinted one step darker; 0 is the first step."""
+_CELL_WORDS = {"disagreement": "disagreement", "kl": "KL", "verdict": "verdict"}
+_COLUMN_WORDS = {"cases": "cases", "ranges": "kinds of range"}
 
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One runtime on one case, against the study's reference.
-
-    Attributes:
-        kind: `reference`, `compared`, `alone` (recorded, not compared) or `absent`.
-        href: opens the streams at the first decided flip, else the case; empty where absent.
-        flips: positions where the winner differs, or None.
-        positions: positions with the same prefix, or None.
-        decided: decided flips among them.
-        percent: top-1 disagreement in percent, as text.
-        kl: mean KL(reference‖candidate) in nats, as text; `≥` marks a lower bound.
-        level: 0 to 5, how strong the tint is.
-        mode: of the candidate's run.
-        note: what else there is to say, such as that nothing differs at all.
-    """
-
-    kind: str
-    href: str = ""
-    flips: int | None = None
-    positions: int | None = None
-    decided: int = 0
-    percent: str = ""
-    kl: str = ""
-    level: int = 0
-    mode: str = ""
-    note: str = ""
+FEW_LANES = 5
+"""Runtimes of a study that a page shows by itself; of more, links name the lanes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One runtime of a study."""
-
-    name: str
-    label: str
-    is_reference: bool
-    engine: str
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One case of a study; a cell for each column."""
-
-    case: str
-    key: str
-    href: str
-    positions: int
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StudyTable:
-    """One study; `totals` are over all of its cases, a cell for each column."""
-
-    name: str
-    title: str
-    created: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-    totals: tuple[Cell, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LibraryPage:
-    """The library page.
-
-    Attributes:
-        folder: as the user named it.
-        exists: whether the folder is there.
-        studies: the newest first.
-        broken: files that cannot be used.
-        bundles, cases, runs: how many there are.
-        commands: what fills an empty library.
-    """
-
-    folder: str
-    exists: bool
-    studies: tuple[StudyTable, ...]
-    broken: tuple[BrokenFile, ...]
-    bundles: int
-    cases: int
-    runs: int
-    commands: tuple[str, ...]
-
-
-def library_page(catalog: Catalog, folder: str, *, exists: bool) -> LibraryPage:
+def library_page(
+    catalog: Catalog,
+    view: LibraryView,
+    summary_of: SummaryOf,
+    folder: str,
+    *,
+    exists: bool,
+    pending: int = 0,
+    notices: tuple[str, ...] = (),
+) -> LibraryPage:
     """Return the page of what a library holds."""
-    names = dict.fromkeys(bundle.facts.study for bundle in catalog.bundles if not bundle.only_branches)
-    studies = [_study(name, catalog) for name in names]
+    rows = runtime_rows(catalog, summary_of)
+    kept = matches(rows, view.facets)
+    matrices = tuple(_Builder(catalog, view, part).matrix() for part in together(kept))
+    studies = dict.fromkeys(row.study for part in together(rows) for row in part)
     return LibraryPage(
         folder=folder,
         exists=exists,
-        studies=tuple(sorted(studies, key=lambda study: study.created, reverse=True)),
+        studies=tuple(_head(study, rows) for study in studies),
+        matrices=matrices,
+        facets=facets_of(rows, view),
+        cells=tuple(Choice(text, view.href(cells=name), view.cells == name) for name, text in _CELL_WORDS.items()),
+        columns=tuple(
+            Choice(text, view.href(columns=name), view.columns == name) for name, text in _COLUMN_WORDS.items()
+        ),
+        shown_cells=view.cells,
+        shown_columns=view.columns,
         broken=catalog.broken,
         bundles=len(catalog.bundles),
         cases=len(catalog.cases),
         runs=sum(len(bundle.runs) for bundle in catalog.bundles),
+        pending=pending,
+        clear=view.href(facets={}) if view.facets else "",
         commands=("flipscope demo", f"flipscope capture STUDY.toml --library {folder}"),
+        notices=notices,
     )
 
 
-def _study(name: str, catalog: Catalog) -> StudyTable:
-    places: dict[tuple[str, str], dict[str, BundleEntry]] = {}
-    for case in catalog.cases.values():
-        for bundle in case.bundles:
-            if bundle.facts.study == name and not bundle.only_branches:
-                place = (case.key, bundle.facts.case.case_id)
-                places.setdefault(place, {})[bundle.facts.runtime.name] = bundle
-    newest = {runtime: bundle for found in places.values() for runtime, bundle in found.items()}
-    columns = _columns(newest)
-    rows = tuple(_row(catalog, catalog.cases[key], found, columns) for (key, _), found in sorted(places.items()))
-    latest = max(newest.values(), key=lambda bundle: bundle.facts.created)
-    totals = tuple(_total([row.cells[index] for row in rows]) for index in range(len(columns)))
-    return StudyTable(name, latest.facts.study_title, latest.facts.created, columns, rows, totals)
+def _head(study: str, rows: Iterable[RuntimeRow]) -> StudyHead:
+    own = [row for row in rows if row.study == study]
+    facts = max((row.latest.bundle.facts for row in own), key=lambda facts: facts.created)
+    cases = len({key for row in own for key in row.entries})
+    return StudyHead(study, facts.study_title, facts.created, ChartsView(study).href(), cases, len(own))
 
 
-def _columns(newest: Mapping[str, BundleEntry]) -> tuple[Column, ...]:
-    ordered = sorted(newest.values(), key=lambda bundle: (not bundle.facts.is_reference, bundle.facts.created))
-    labels = lane_labels([bundle.facts.runtime for bundle in ordered])
-    return tuple(
-        Column(bundle.facts.runtime.name, label, bundle.facts.is_reference, bundle.facts.runtime.engine)
-        for bundle, label in zip(ordered, labels, strict=True)
-    )
+class _Builder:
+    """Makes one matrix."""
+
+    def __init__(self, catalog: Catalog, view: LibraryView, rows: Sequence[RuntimeRow]) -> None:
+        self._view = view
+        self._rows = rows
+        keys = dict.fromkeys(key for row in rows for key in row.entries)
+        self._cases = [catalog.cases[key] for key in sorted(keys)]
+        self._found = [name for name in PROTOCOLS if any(name in entry.shares for entry in self._entries())]
+        self._main = view.protocol or max(self._found, key=self._compared, default=next(iter(PROTOCOLS)))
+        sizes = {row.study: sum(other.study == row.study for other in rows) for row in rows}
+        self._many = {study for study, size in sizes.items() if size > FEW_LANES}
+
+    def matrix(self) -> Matrix:
+        """Return it."""
+        raw = [self._row(row) for row in self._rows]
+        floors = [] if self._view.cells == "verdict" else [floor for row in self._rows for floor in self._floors(row)]
+        shares = [share for row in self._rows for share in self._measured(row)]
+        scale = scale_of(self._view.cells, shares)
+        groups: dict[str, list[Row]] = {}
+        for row, made in zip(self._rows, raw, strict=True):
+            groups.setdefault(row.group, []).append(made)
+        ordered = sorted(groups, key=lambda name: (name != REFERENCE, group_order(name)))
+        tables = [(name, groups[name]) for name in ordered] + ([(FLOOR, floors)] if floors else [])
+        studies = dict.fromkeys(row.study for row in self._rows)
+        return Matrix(
+            studies=tuple(_head(study, self._rows) for study in studies),
+            columns=self._columns(),
+            groups=tuple(Group(name, tuple(_drawn(row, scale) for row in found)) for name, found in tables),
+            protocol=self._main,
+            protocols=tuple(
+                Choice(PROTOCOL_WORDS[name], self._view.href(protocol=name), name == self._main) for name in self._found
+            ),
+            scale=("", "") if self._view.cells == "verdict" else scale.ends,
+            advice=tuple(self._advice(study) for study in studies),
+        )
+
+    def _entries(self) -> Iterable[Entry]:
+        return (entry for row in self._rows for entry in row.entries.values())
+
+    def _compared(self, protocol: str) -> int:
+        return sum(protocol in entry.shares for entry in self._entries())
+
+    def _columns(self) -> tuple[Column, ...]:
+        if self._view.columns == "ranges":
+            return tuple(Column(kind.value, "", "", None) for kind in self._kinds())
+        return tuple(
+            Column(case.case_id, case.key, CaseLink(case.key).format(), self._positions(case.key))
+            for case in self._cases
+        )
+
+    def _positions(self, key: str) -> int | None:
+        found = (row.entries[key].positions for row in self._rows if row.is_reference and key in row.entries)
+        return next(found, None)
+
+    def _kinds(self) -> list[RangeKind]:
+        pairs = [entry.summary.pairs.get(self._main) for entry in self._entries() if entry.summary]
+        return [kind for kind in RangeKind if any(pair and kind in pair.kinds for pair in pairs)]
+
+    def _row(self, row: RuntimeRow) -> Row:
+        reference = row.reference
+        entry = row.latest
+        if self._view.columns == "ranges":
+            cells = tuple(self._range_cell(row, kind) for kind in self._kinds())
+        else:
+            cells = tuple(self._case_cell(row.entries.get(case.key)) for case in self._cases)
+        return Row(
+            study=row.study,
+            name=row.name,
+            label=row.label,
+            reference=reference.facts.runtime.name if reference and not row.is_reference else "",
+            is_reference=row.is_reference,
+            href=CaseLink(entry.case.key, self._options(entry, self._main)).format(),
+            total=self._total(row),
+            cells=cells,
+        )
+
+    def _case_cell(self, entry: Entry | None) -> Cell:
+        if entry is None:
+            return ABSENT
+        if self._view.cells == "verdict":
+            outcome = entry.summary.outcome if entry.summary else None
+            if outcome is not None and (outcome.labelled or not entry.is_reference):
+                return outcome_cell(outcome, self._href(entry, "free", None))
+        if entry.is_reference:
+            return _reference_cell(self._href(entry, "free", None), entry.positions)
+        protocol = self._protocol(entry)
+        if self._view.cells == "verdict" or protocol is None:
+            return self._alone(entry)
+        share = entry.shares[protocol]
+        return share_cell(share, self._href(entry, protocol, share), protocol, self._main)
+
+    def _protocol(self, entry: Entry) -> str | None:
+        """Return by which protocol an entry is shown: the matrix's, else, where none was asked for, another."""
+        if self._main in entry.shares:
+            return self._main
+        return None if self._view.protocol else next((name for name in PROTOCOLS if name in entry.shares), None)
+
+    def _alone(self, entry: Entry) -> Cell:
+        href = CaseLink(entry.case.key, self._options(entry, "free")).format()
+        note = "not compared yet; opening it compares" if entry.reference else "no reference here to compare with"
+        return Cell("alone", href, text="open", title=note, note=note)
+
+    def _range_cell(self, row: RuntimeRow, kind: RangeKind) -> Cell:
+        found = []
+        for entry in row.entries.values():
+            pair = entry.summary.pairs.get(self._main) if entry.summary else None
+            found += [(entry, pair.kinds[kind])] if pair and kind in pair.kinds else []
+        share = pooled(share for _, share in found)
+        if share is None:
+            return Cell("reference", title="reference") if row.is_reference else ABSENT
+        entry, first = next((one for one in found if one[1].first_decided), found[0])
+        return share_cell(share, self._href(entry, self._main, first), self._main, self._main)
+
+    def _total(self, row: RuntimeRow) -> Cell:
+        if self._view.cells == "verdict":
+            outcomes = [entry.summary.outcome for entry in row.entries.values() if entry.summary]
+            kept = [one for one in outcomes if one is not None and (one.labelled or not row.is_reference)]
+            return outcome_total(kept) if kept else _reference_cell("", 0) if row.is_reference else ABSENT
+        if row.is_reference:
+            return _reference_cell("", sum(entry.positions for entry in row.entries.values()))
+        share = self._share(row)
+        return ABSENT if share is None else share_cell(share, "", self._main, self._main)
+
+    def _share(self, row: RuntimeRow) -> Share | None:
+        return pooled(entry.shares[self._main] for entry in row.entries.values() if self._main in entry.shares)
+
+    def _measured(self, row: RuntimeRow) -> list[Share]:
+        floors = [share for entry in row.entries.values() if entry.summary for share in entry.summary.floors.values()]
+        return [entry.shares[self._main] for entry in row.entries.values() if self._main in entry.shares] + floors
+
+    def _floors(self, row: RuntimeRow) -> Iterable[Row]:
+        """Yield the row of each floor of a reference: itself again."""
+        by_case = {key: entry.summary.floors if entry.summary else {} for key, entry in row.entries.items()}
+        for name in dict.fromkeys(name for floors in by_case.values() for name in floors):
+            shares = {key: floors[name] for key, floors in by_case.items() if name in floors}
+            total = pooled(shares.values())
+            if total is None:
+                continue
+            cells = [
+                share_cell(shares[case.key], CaseLink(case.key).format(), name, name) if case.key in shares else ABSENT
+                for case in self._cases
+            ]
+            shown = tuple(cells) if self._view.columns == "cases" else (ABSENT,) * len(self._kinds())
+            yield Row(row.study, row.name, name, row.name, False, "", share_cell(total, "", name, name), shown)
+
+    def _href(self, entry: Entry, protocol: str, share: Share | None) -> str:
+        link = CaseLink(entry.case.key, self._options(entry, protocol))
+        flip = share.first_decided if share else None
+        return link.fork(flip.position, flip.prefix_id).format() if flip else link.format()
+
+    def _options(self, entry: Entry, protocol: str) -> ViewOptions:
+        """Return how a page shows an entry; it names the lanes where the page would not show them by itself."""
+        if entry.reference is None or entry.is_reference:
+            return ViewOptions()
+        mode = Mode.FREE if protocol == "free" else Mode.FORCED
+        named = entry.bundle.facts.study in self._many or len(entry.case.studies) > 1
+        lanes = page_runs(entry.reference, entry.bundle, mode) if named else ()
+        return ViewOptions(mode if mode is Mode.FORCED else None, lanes)
+
+    def _advice(self, study: str) -> AdviceTable:
+        rows = [row for row in self._rows if row.study == study]
+        return advice_table(study, [self._candidate(row) for row in rows])
+
+    def _candidate(self, row: RuntimeRow) -> Candidate:
+        entries = row.entries.values()
+        return Candidate(
+            name=row.name,
+            label=row.label,
+            is_reference=row.is_reference,
+            share=self._share(row),
+            bundles=tuple(entry.bundle for entry in entries),
+            summaries=tuple(entry.summary for entry in entries if entry.summary),
+        )
 
 
-def _row(catalog: Catalog, case: CaseEntry, found: Mapping[str, BundleEntry], columns: Sequence[Column]) -> Row:
-    reference = next((bundle for bundle in found.values() if bundle.facts.is_reference), None)
-    own = free_run(reference) if reference else None
-    cells = tuple(_cell(catalog, case, found.get(column.name), own, len(columns)) for column in columns)
-    name = next(iter(found.values())).facts.case.case_id
-    return Row(name, case.key, CaseLink(case.key).format(), own.positions if own else 0, cells)
+def _reference_cell(href: str, positions: int) -> Cell:
+    detail = f"{positions:,}" if positions else ""
+    title = f"reference, {count(positions, 'position')}" if positions else "reference"
+    return Cell("reference", href, text="reference", detail=detail, title=title)
 
 
-def _cell(catalog: Catalog, case: CaseEntry, bundle: BundleEntry | None, reference: Run | None, columns: int) -> Cell:
-    if bundle is None:
-        return Cell("absent")
-    if reference is None or bundle.facts.is_reference:
-        kind = "reference" if bundle.facts.is_reference else "alone"
-        return Cell(kind, CaseLink(case.key).format(), note="" if reference else "no reference here to compare with")
-    forced = forced_run(bundle, reference.run_id, reference.scoring_path)
-    for run in (forced, free_run(bundle)):
-        compared = catalog.pairs.get((reference.run_id, run.run_id)) if run else None
-        if run is not None and compared is not None:
-            entry, number = compared
-            link = _link(case, reference, run, simple=columns <= MOST_LANES and len(case.studies) == 1)
-            return _compared(entry.pairs[number], run, link)
-    return Cell("alone", CaseLink(case.key).format(), note="not compared yet; opening it compares")
-
-
-def _link(case: CaseEntry, reference: Run, run: Run, *, simple: bool) -> CaseLink:
-    """Return the link to a case; it names the lanes where the page would not show them by itself."""
-    mode = Mode.FORCED if run.mode is Mode.FORCED else None
-    return CaseLink(case.key, ViewOptions(mode, () if simple else (reference.run_id, run.run_id)))
-
-
-def _compared(pair: ComparedPair, run: Run, link: CaseLink) -> Cell:
-    flip = pair.first_decided
-    return Cell(
-        kind="compared",
-        href=link.fork(flip.position, flip.prefix_id).format() if flip else link.format(),
-        flips=pair.flip_count,
-        positions=pair.positions,
-        decided=pair.flips.get(FlipClass.DECIDED, 0),
-        percent=_percent(pair.flip_count, pair.positions),
-        kl=_kl(pair),
-        level=_level(pair.flip_count, pair.positions),
-        mode=run.mode.value,
-        note="nothing differs: its options may have had no effect" if pair.identical else "",
-    )
-
-
-def _total(cells: Iterable[Cell]) -> Cell:
-    """Return all cases of a runtime together: flips over positions."""
-    cells = list(cells)
-    compared = [cell for cell in cells if cell.kind == "compared"]
-    if not compared:
-        return Cell("reference" if any(cell.kind == "reference" for cell in cells) else "absent")
-    flips = sum(cell.flips or 0 for cell in compared)
-    positions = sum(cell.positions or 0 for cell in compared)
-    return Cell(
-        kind="compared",
-        flips=flips,
-        positions=positions,
-        decided=sum(cell.decided for cell in compared),
-        percent=_percent(flips, positions),
-        level=_level(flips, positions),
-        mode=", ".join(sorted({cell.mode for cell in compared})),
-    )
-
-
-def _percent(flips: int, positions: int) -> str:
-    share = 100 * flips / positions if positions else 0.0
-    return f"{share:.2f} %" if 0 < share < 1 else f"{share:.1f} %"
-
-
-def _kl(pair: ComparedPair) -> str:
-    if pair.kl_mean is None:
-        return ""
-    return ("≥ " if pair.lower_bound else "") + (
-        f"{pair.kl_mean:.4f}" if pair.kl_mean >= 5e-5 or not pair.kl_mean else f"{pair.kl_mean:.1e}"
-    )
-
-
-def _level(flips: int, positions: int) -> int:
-    share = flips / positions if positions else 0.0
-    return sum(share > level for level in LEVELS[:-1])
+def _drawn(row: Row, scale: Scale) -> Row:
+    cells = tuple(drawn(cell, scale) for cell in row.cells)
+    return replace(row, total=drawn(row.total, scale), cells=cells)

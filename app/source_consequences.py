@@ -11,6 +11,7 @@ from capture.callparser import ToolCall, read_calls
 from capture.consequences import AGREES, Pill, consequence_pills, find_loop
 from capture.errors import CaseError
 from capture.model import Case, Ending, Json, Token
+from capture.ranges import token_at, token_offsets
 from capture.toolcalls import CallVerdict, verdict
 from capture.toolschema import printable
 
@@ -26,11 +27,14 @@ class Consequence:
         verdict: on its calls, against the reference's.
         pills: what is written at its end.
         text: the bytes of its whole output.
+        wrong_position: the position of the token where its calls go wrong, see `CallVerdict.wrong_at`; None where they
+            do not.
     """
 
     verdict: CallVerdict
     pills: tuple[Pill, ...]
     text: bytes
+    wrong_position: int | None = None
 
     @property
     def same(self) -> bool:
@@ -50,6 +54,14 @@ def output_bytes(token_ids: Sequence[int], tokens: Mapping[int, Token]) -> bytes
     """Return the bytes of an output; a token without bytes adds none."""
     data = {token_id: tokens[token_id].data for token_id in set(token_ids) if token_id in tokens}
     return b"".join([data.get(token_id, b"") for token_id in token_ids])
+
+
+def wrong_position(found: CallVerdict, token_ids: Sequence[int], tokens: Mapping[int, Token]) -> int | None:
+    """Return the position of the token of an output where its calls go wrong; None where they do not."""
+    if found.wrong_at is None or not token_ids:
+        return None
+    pieces = [tokens[token_id].data if token_id in tokens else b"" for token_id in token_ids]
+    return token_at(token_offsets(pieces), found.wrong_at)
 
 
 def consequences(case: OpenCase, sources: Iterable[Source]) -> dict[str, Consequence]:
@@ -73,7 +85,7 @@ def _consequence(case: OpenCase, source: Source, reference: bytes, verdicts: dic
     is_reference = source.key == case.lanes[0].letter
     loop = find_loop(token_ids) if source.ending is Ending.LENGTH else None
     pills = consequence_pills(found, source.ending, loop, label, is_reference=is_reference)
-    return Consequence(found, pills, text)
+    return Consequence(found, pills, text, wrong_position(found, token_ids, case.tokens))
 
 
 def _label_verdict(text: bytes, case: Case) -> CallVerdict | None:

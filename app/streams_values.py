@@ -57,7 +57,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class StrandFacts:
-    """A strand for the JSON twin; `letters` are on it where it starts, those of `ended` go on to its end."""
+    """A strand for the JSON twin; `letters` are on it where it starts, those of `ended` go on to its end.
+
+    `wrong_position` is where its calls go wrong, against the reference's; None where they do not.
+    """
 
     key: str
     letters: tuple[str, ...]
@@ -67,6 +70,7 @@ class StrandFacts:
     token_ids: tuple[int, ...]
     text: str
     consequence: tuple[str, ...]
+    wrong_position: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

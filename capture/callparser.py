@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from capture.callplaces import CallPlaces, Place
 from capture.jsontext import NEVER_CLOSED, JsonError, JsonText, Path, read_json
 from capture.model import Json, RangeKind
 from capture.ranges import find_spans
-from capture.toolschema import ToolSchemas
+from capture.toolschema import SchemaBreak, ToolSchemas
 
 END_OF_SEQUENCE = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "</s>")
 """Tokens that end an output in common vocabularies; the last one is no part of a call."""
@@ -27,8 +28,10 @@ END_OF_SEQUENCE = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<
 MOST_CALLS = 1_000
 """Calls of an output that are read; an output in a loop can hold more."""
 
-_OPENER = re.compile(r"<tool_call>|<function=|\[TOOL_CALLS\]|<\|python_tag\|>(?=\s*\{)")
-_MISTRAL_NAME = re.compile(r"\s*([A-Za-z0-9_.-]{1,256})\[ARGS\]")
+_BARE = r'\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*"[^"\\]{1,256}"\s*,\s*"(?:parameters|arguments)"\s*:'
+_OPENER = re.compile(rf"<tool_call>|<function=|\[TOOL_CALLS\]|<\|python_tag\|>(?=\s*\{{)|\A\s*(?={_BARE})")
+_NEXT_BARE = re.compile(rf"\s*;?\s*(?={_BARE})")
+_MISTRAL_NAME = re.compile(r"\s*([A-Za-z0-9_.-]{1,256})(?:\[CALL_ID\][A-Za-z0-9_-]{1,64})?\[ARGS\]")
 _FUNCTION = re.compile(r"\s*<function=([^<>\n]{1,256})>")
 _PARAMETER = re.compile(r"\s*<parameter=([^<>\n]{1,256})>\n?")
 _UNFINISHED_TAG = re.compile(r"\s*<(?:function|parameter)=[^<>\n]{0,256}\Z")
@@ -48,6 +51,7 @@ class ToolCall:
         start: byte offset of the call in the output; 0 where it was not read from a text.
         schema_error: how the arguments break the tool's schema, in a few words; None where they do not.
         schema_error_at: byte offset of the offending part; None as above.
+        places: where its parts stand in the output; None where it was not read from a text. Equality passes it over.
     """
 
     name: str
@@ -55,6 +59,7 @@ class ToolCall:
     start: int = 0
     schema_error: str | None = None
     schema_error_at: int | None = None
+    places: CallPlaces | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +75,9 @@ def read_calls(text: bytes, schemas: ToolSchemas = NO_TOOLS) -> tuple[ToolCall |
 
     Read are `<tool_call>{"name": ..., "arguments": {...}}</tool_call>` (Hermes, Qwen3), the same with
     `<function=name><parameter=key>value</parameter></function>` inside (Qwen3-Coder), `<function=name>{...}</function>`
-    and `<|python_tag|>{"name": ..., "parameters": {...}}` (Llama 3), `[TOOL_CALLS][{...}]` and
-    `[TOOL_CALLS]name[ARGS]{...}` (Mistral). A call inside a thinking part is none.
+    and `<|python_tag|>{"name": ..., "parameters": {...}}` (Llama 3), the same object with nothing before it or after
+    another and a semicolon (Llama 3 again), `[TOOL_CALLS][{...}]`, `[TOOL_CALLS]name[ARGS]{...}` and the latter with
+    `[CALL_ID]id` before `[ARGS]` (Mistral). A call inside a thinking part is none.
 
     Args:
         text: the bytes of the output.
@@ -83,6 +89,12 @@ def read_calls(text: bytes, schemas: ToolSchemas = NO_TOOLS) -> tuple[ToolCall |
     thinking = [span for span in find_spans(text) if span.kind is RangeKind.THINKING]
     calls = scanner.calls([span.start for span in thinking], [span.stop for span in thinking])
     return tuple(islice(calls, MOST_CALLS))
+
+
+def end_of_calls(text: bytes) -> int:
+    """Return the byte offset where an output ends, before the token that ended it where there is one."""
+    ending = next((end for end in map(str.encode, END_OF_SEQUENCE) if text.endswith(end)), b"")
+    return len(text) - len(ending)
 
 
 def calls_of(tool_calls: Sequence[Json], schemas: ToolSchemas = NO_TOOLS) -> tuple[ToolCall | BrokenCall, ...]:
@@ -177,20 +189,33 @@ class _Scanner:
         elif tag == "<tool_call>" and self._next_is("<function="):
             self._function()
             self._close("</tool_call>")
+        elif tag == "<tool_call>":
+            self._written_object()
+            self._close("</tool_call>")
         else:
-            read = self._json()
-            self._object(read, read.value)
-            if tag == "<tool_call>":
-                self._close("</tool_call>")
+            self._bare()
+
+    def _bare(self) -> None:
+        """Read an object without a closing tag, and those that follow it."""
+        self._written_object()
+        while (opener := _NEXT_BARE.match(self.text, self.at)) is not None:
+            self.start = self.at = opener.end()
+            self._written_object()
+
+    def _written_object(self) -> None:
+        read = self._json()
+        self._object(read, read.value)
+
+    def _after_space(self) -> int:
+        space = _SPACE.match(self.text, self.at)
+        return space.end() if space else self.at
 
     def _next_is(self, literal: str) -> bool:
-        space = _SPACE.match(self.text, self.at)
-        return self.text.startswith(literal, space.end() if space else self.at)
+        return self.text.startswith(literal, self._after_space())
 
     def _close(self, tag: str) -> None:
         """Step over a closing tag; what was read before it is withdrawn where it is missing."""
-        space = _SPACE.match(self.text, self.at)
-        self.at = space.end() if space else self.at
+        self.at = self._after_space()
         if self.text.startswith(tag, self.at):
             self.at += len(tag)
             return
@@ -213,48 +238,78 @@ class _Scanner:
         key = "arguments" if (*path, "arguments") in read.starts else "parameters"
         if not isinstance(arguments, Mapping):
             raise JsonError("arguments are not an object", read.start_of((*path, key)))
-        self._found(name, arguments, read, (*path, key))
+        self._found_in(read, name, arguments, read.start_of((*path, "name")) + 1, (*path, key))
 
-    def _found(self, name: str, arguments: Json, read: JsonText | None = None, path: Path = ()) -> None:
+    def _found_in(self, read: JsonText, name: str, arguments: Json, name_at: int, path: Path) -> None:
+        """Take in a call whose arguments are the object at `path` of a JSON text."""
+        whole = read.start_of(path)
+        places = CallPlaces(
+            self._byte(name_at),
+            self._byte(read.stops.get(path, whole)),
+            {
+                argument: Place(
+                    self._byte(read.keys.get((*path, argument), whole)), self._byte(read.start_of((*path, argument)))
+                )
+                for argument in arguments
+            },
+        )
         broken = self.schemas.check(name, arguments)
-        if broken is None:
-            self.found.append(ToolCall(name, arguments, self._byte(self.start)))
-            return
-        place = self.start if read is None else read.start_of((*path, *broken.path))
-        self.found.append(ToolCall(name, arguments, self._byte(self.start), broken.reason, self._byte(place)))
+        self._found(name, arguments, places, broken, read.start_of((*path, *broken.path)) if broken else 0)
+
+    def _found(
+        self, name: str, arguments: Json, places: CallPlaces, broken: SchemaBreak | None, broken_at: int
+    ) -> None:
+        start, reason = self._byte(self.start), broken.reason if broken else None
+        self.found.append(ToolCall(name, arguments, start, reason, self._byte(broken_at) if broken else None, places))
 
     def _mistral(self) -> None:
+        """Read a list of calls, or calls by name, one after the other."""
         named = _MISTRAL_NAME.match(self.text, self.at)
         if named is not None:
             self.at = named.end()
-            self._arguments(named[1])
+            self._arguments(named[1], named.start(1))
             return
         read = self._json()
         if not isinstance(read.value, list):
             self._object(read, read.value)
             return
         for index, value in enumerate(read.value):
+            self.start = read.start_of((index,)) if index else self.start
             self._object(read, value, (index,))
 
-    def _arguments(self, name: str) -> None:
+    def _arguments(self, name: str, name_at: int) -> None:
         read = self._json()
         if not isinstance(read.value, Mapping):
             raise JsonError("arguments are not an object", read.start_of(()))
-        self._found(name, read.value, read)
+        self._found_in(read, name, read.value, name_at, ())
 
     def _function(self) -> None:
         opener = _FUNCTION.match(self.text, self.at)
         if opener is None:
             ended = _UNFINISHED_TAG.match(self.text, self.at)
-            raise JsonError(NEVER_CLOSED, len(self.text)) if ended else JsonError("no name", self.at)
+            raise JsonError(NEVER_CLOSED, len(self.text)) if ended else JsonError("no name", self._after_space())
         self.at = opener.end()
         if self._next_is("{"):
-            self._arguments(opener[1])
+            self._arguments(opener[1], opener.start(1))
         else:
-            self._found(opener[1], self._parameters(opener[1]))
+            self._tagged(opener[1], opener.start(1))
         self._close("</function>")
 
-    def _parameters(self, name: str) -> dict[str, Any]:
+    def _tagged(self, name: str, name_at: int) -> None:
+        """Take in a call whose arguments are tags."""
+        starts: dict[str, tuple[int, int]] = {}
+        arguments = self._parameters(name, starts)
+        places = CallPlaces(
+            self._byte(name_at),
+            self._byte(self._after_space()),
+            {argument: Place(self._byte(key), self._byte(value)) for argument, (key, value) in starts.items()},
+        )
+        broken = self.schemas.check(name, arguments)
+        offending = str(broken.path[0]) if broken and broken.path else ""
+        self._found(name, arguments, places, broken, starts.get(offending, (0, self.start))[1])
+
+    def _parameters(self, name: str, starts: dict[str, tuple[int, int]]) -> dict[str, Any]:
+        """Read parameters; `starts` receives where the key and the value of each start."""
         arguments: dict[str, Any] = {}
         while (opener := _PARAMETER.match(self.text, self.at)) is not None:
             if opener[1] in arguments:
@@ -264,6 +319,7 @@ class _Scanner:
                 raise JsonError(NEVER_CLOSED, len(self.text))
             written = self.text[opener.end() : stop].removesuffix("\n")
             arguments[opener[1]] = _parameter(written, name, opener[1], self.schemas)
+            starts[opener[1]] = opener.start(1), opener.end()
             self.at = stop + len("</parameter>")
         if _UNFINISHED_TAG.match(self.text, self.at):
             raise JsonError(NEVER_CLOSED, len(self.text))

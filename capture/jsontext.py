@@ -53,11 +53,15 @@ class JsonText:
         value: of dict, list, str, int, float, bool, None; no NaN and no infinity.
         stop: index after its last character.
         starts: where each part of the value starts, by its path down to `LOCATED_DEPTH`; the value itself under `()`.
+        keys: where the key of each part of an object starts, its quote included, by the same paths.
+        stops: where each object or array ends, at its closing bracket, by the same paths.
     """
 
     value: Any
     stop: int
     starts: Mapping[Path, int]
+    keys: Mapping[Path, int] = field(default_factory=dict)
+    stops: Mapping[Path, int] = field(default_factory=dict)
 
     def start_of(self, path: Path) -> int:
         """Return where a part of the value starts, or the innermost part around it whose place is known."""
@@ -103,11 +107,12 @@ class _Reader:
     offset: int
     opened: list[_Open] = field(default_factory=list)
     starts: dict[Path, int] = field(default_factory=dict)
+    keys: dict[Path, int] = field(default_factory=dict)
+    stops: dict[Path, int] = field(default_factory=dict)
 
     def read(self) -> JsonText:
         while True:
-            if len(self.opened) <= LOCATED_DEPTH:
-                self.starts[tuple(container.step() for container in self.opened)] = self.offset
+            self._place(self.starts, self.offset)
             value = self._value()
             if isinstance(value, _Open):
                 self._open(value)
@@ -120,7 +125,13 @@ class _Reader:
                     break
                 value = self.opened.pop().value
             else:
-                return JsonText(value, self.offset, self.starts)
+                return JsonText(value, self.offset, self.starts, self.keys, self.stops)
+
+    def _place(self, places: dict[Path, int], offset: int, opened: int | None = None) -> None:
+        """Remember an offset under the path that the open containers lead to, or all but the last of them."""
+        containers = self.opened[:opened]
+        if len(containers) <= LOCATED_DEPTH:
+            places[tuple(container.step() for container in containers)] = offset
 
     def _value(self) -> Any:
         character = self._peek()
@@ -144,6 +155,7 @@ class _Reader:
         is_object = isinstance(container.value, dict)
         self._skip()
         if self._peek() == ("}" if is_object else "]"):
+            self._place(self.stops, self.offset, -1)
             self.offset += 1
             return True
         if not first:
@@ -159,6 +171,7 @@ class _Reader:
         container.key = self._string()
         if container.key in container.value:
             raise JsonError("key given twice", start)
+        self._place(self.keys, start)
         self._skip()
         self._expect(":", "expected a colon")
 

@@ -31,6 +31,9 @@ _OPENER = re.compile(
     rb"|^[ \t]*(?P<json>\{(?=\s*[\"}])|\[(?=\s*[\[{\"]))",
     re.MULTILINE,
 )
+_BARE_CALL = re.compile(
+    rb'\s*;?\s*\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*"[^"\\]{1,256}"\s*,\s*"(?:parameters|arguments)"\s*:'
+)
 _CLOSING_FENCE = re.compile(rb"^ {0,3}(`{3,}|~{3,})[ \t\r]*$", re.MULTILINE)
 _JSON_PART = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
 _BRACKETS = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
@@ -130,7 +133,7 @@ def find_spans(data: bytes, *, in_thinking: bool = False) -> tuple[Span, ...]:
     spans = list(_prompted_thinking(data, in_thinking))
     position = spans[0].stop if spans else 0
     while (opener := _OPENER.search(data, position)) is not None:
-        spans.append(_span(data, opener))
+        spans.append(_span(data, opener) if spans or not _BARE_CALL.match(data) else _bare_calls(data, opener))
         position = max(spans[-1].stop, opener.end())
     return tuple(spans)
 
@@ -169,6 +172,14 @@ def _fenced(data: bytes, opener: re.Match[bytes]) -> Span:
         if closer[1].startswith(fence):
             return Span(kind, opener.start(), closer.end())
     return Span(kind, opener.start(), len(data), closed=False)
+
+
+def _bare_calls(data: bytes, opener: re.Match[bytes]) -> Span:
+    """Calls that an output starts with, without a tag before them (Llama 3)."""
+    first = span = _json(data, opener.start("json"))
+    while span.closed and _BARE_CALL.match(data, span.stop):
+        span = _json(data, data.index(b"{", span.stop))
+    return Span(RangeKind.TOOL_CALL, first.start, span.stop, span.closed)
 
 
 def _json(data: bytes, start: int) -> Span:

@@ -12,7 +12,8 @@ from enum import StrEnum
 from itertools import takewhile
 from typing import Any
 
-from capture.callparser import BrokenCall, ToolCall, calls_of, read_calls
+from capture.callparser import BrokenCall, ToolCall, calls_of, end_of_calls, read_calls
+from capture.callplaces import arguments_departure, name_departure
 from capture.errors import CaseError
 from capture.jsontext import NEVER_CLOSED
 from capture.model import Json
@@ -46,14 +47,18 @@ class CallVerdict:
         verdict: the worst of all its calls.
         detail: the same as a short phrase, one line of printable characters.
         differing_arguments: names of the arguments that differ, printable, for `DIFFERENT_ARGUMENTS`.
-        broken_at: for `MALFORMED`, the byte offset in the output where the call broke; the output's length where it
-            just ended. `capture.ranges.token_at` gives the token.
+        wrong_at: the byte offset in the output where the call that `detail` is about goes wrong, from where
+            `capture.ranges.token_at` gives the token. `MALFORMED`: where it broke, the output's length where it just
+            ended; a different tool or arguments: where the name or a value stops being the wanted one, see
+            `capture.callplaces`; `EXTRA`: the start of that call; `MISSING`: the start of what stands in its place,
+            which is a later call or the end of the output. None where nothing is wrong, and for calls that were not
+            read from a text.
     """
 
     verdict: Verdict
     detail: str
     differing_arguments: tuple[str, ...] = ()
-    broken_at: int | None = None
+    wrong_at: int | None = None
 
     @property
     def never_closed(self) -> bool:
@@ -87,7 +92,7 @@ def verdict(
         wanted = labelled_calls(expected_calls)
     else:
         wanted = _readable(read_calls(text if reference_text is None else reference_text))
-    return compare_calls(read_calls(text, schemas), wanted, schemas)
+    return compare_calls(read_calls(text, schemas), wanted, schemas, text)
 
 
 def labelled_calls(expected_calls: Sequence[Json]) -> tuple[ToolCall, ...]:
@@ -104,12 +109,18 @@ def labelled_calls(expected_calls: Sequence[Json]) -> tuple[ToolCall, ...]:
 
 
 def compare_calls(
-    calls: Sequence[ToolCall | BrokenCall], wanted: Sequence[ToolCall], schemas: ToolSchemas
+    calls: Sequence[ToolCall | BrokenCall], wanted: Sequence[ToolCall], schemas: ToolSchemas, text: bytes | None = None
 ) -> CallVerdict:
     """Compare calls with those that are wanted, in order.
 
     Equal calls at the beginning and at the end are paired first, then what lies between, one by one; what is left over
     is missing or extra.
+
+    Args:
+        calls: those that were made.
+        wanted: those that are right.
+        schemas: the case's tools.
+        text: the bytes that the calls were read from; None where they were given as objects.
     """
     broken = [call for call in calls if isinstance(call, BrokenCall)]
     if broken:
@@ -117,7 +128,7 @@ def compare_calls(
     made = _readable(calls)
     if not made and not wanted:
         return CallVerdict(Verdict.NO_CALL, "no call")
-    found = list(_differences(made, wanted, schemas)) or [_equal(made, wanted)]
+    found = list(_Compared(schemas, text).differences(made, wanted)) or [_equal(made, wanted)]
     return max(found, key=lambda one: _RANK[one.verdict])
 
 
@@ -153,18 +164,54 @@ def _equal(made: Sequence[ToolCall], wanted: Sequence[ToolCall]) -> CallVerdict:
     return CallVerdict(Verdict.EQUIVALENT, f"equivalent call{plural}")
 
 
-def _differences(made: Sequence[ToolCall], wanted: Sequence[ToolCall], schemas: ToolSchemas) -> Iterable[CallVerdict]:
-    """Yield a verdict for each call that is not as wanted."""
-    first = _equal_at_start(made, wanted)
-    last = _equal_at_start(made[first:][::-1], wanted[first:][::-1])
-    made, wanted = made[first : len(made) - last], wanted[first : len(wanted) - last]
-    for call, other in zip(made, wanted, strict=False):
-        if not _same_name_and_value(call, other):
-            yield _invalid(call) or _different(call, other, schemas)
-    for call in made[len(wanted) :]:
-        yield _invalid(call) or CallVerdict(Verdict.EXTRA, f"extra call: {printable(call.name)}")
-    for call in wanted[len(made) :]:
-        yield CallVerdict(Verdict.MISSING, f"missing call: {printable(call.name)}")
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """Compares calls of one output, whose bytes are `text` where the calls were read from bytes."""
+
+    schemas: ToolSchemas
+    text: bytes | None
+
+    def differences(self, made: Sequence[ToolCall], wanted: Sequence[ToolCall]) -> Iterable[CallVerdict]:
+        """Yield a verdict for each call that is not as wanted."""
+        first = _equal_at_start(made, wanted)
+        last = _equal_at_start(made[first:][::-1], wanted[first:][::-1])
+        end = self._end() if not last else self._at(made[-last].start)
+        made, wanted = made[first : len(made) - last], wanted[first : len(wanted) - last]
+        for call, other in zip(made, wanted, strict=False):
+            if not _same_name_and_value(call, other):
+                yield _invalid(call) or self._different(call, other)
+        for call in made[len(wanted) :]:
+            extra = CallVerdict(Verdict.EXTRA, f"extra call: {printable(call.name)}", (), self._at(call.start))
+            yield _invalid(call) or extra
+        for call in wanted[len(made) :]:
+            yield CallVerdict(Verdict.MISSING, f"missing call: {printable(call.name)}", (), end)
+
+    def _at(self, offset: int) -> int | None:
+        return None if self.text is None else offset
+
+    def _end(self) -> int | None:
+        return None if self.text is None else end_of_calls(self.text)
+
+    def _different(self, call: ToolCall, other: ToolCall) -> CallVerdict:
+        if call.name != other.name:
+            offered = "" if call.name in self.schemas or not self.schemas else " (not offered)"
+            detail = f"different tool: {printable(call.name)}{offered}"
+            return CallVerdict(Verdict.DIFFERENT_TOOL, detail, (), self._name_departure(call, other))
+        names = differing_names(call.arguments, other.arguments)
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        shown = tuple(map(printable, names))
+        detail = f"different arguments: {', '.join(shown[:MOST_NAMES])}{more}"
+        return CallVerdict(Verdict.DIFFERENT_ARGUMENTS, detail, shown, self._departure(call, other, names))
+
+    def _name_departure(self, call: ToolCall, other: ToolCall) -> int | None:
+        if self.text is None or call.places is None:
+            return None
+        return name_departure(self.text, call.places, other.name)
+
+    def _departure(self, call: ToolCall, other: ToolCall, names: tuple[str, ...]) -> int | None:
+        if self.text is None or call.places is None:
+            return None
+        return arguments_departure(self.text, call.places, names, other.arguments)
 
 
 def _equal_at_start(made: Sequence[ToolCall], wanted: Sequence[ToolCall]) -> int:
@@ -179,24 +226,15 @@ def _invalid(call: ToolCall) -> CallVerdict | None:
 
 
 def _malformed(reason: str, offset: int) -> CallVerdict:
-    return CallVerdict(Verdict.MALFORMED, f"malformed: {reason}", broken_at=offset)
+    return CallVerdict(Verdict.MALFORMED, f"malformed: {reason}", wrong_at=offset)
 
 
-def _different(call: ToolCall, other: ToolCall, schemas: ToolSchemas) -> CallVerdict:
-    if call.name != other.name:
-        offered = "" if call.name in schemas or not schemas else " (not offered)"
-        return CallVerdict(Verdict.DIFFERENT_TOOL, f"different tool: {printable(call.name)}{offered}")
-    names = differing_arguments(call.arguments, other.arguments)
-    listed = ", ".join(names[:MOST_NAMES]) + (f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else "")
-    return CallVerdict(Verdict.DIFFERENT_ARGUMENTS, f"different arguments: {listed}", names)
-
-
-def differing_arguments(arguments: Json, wanted: Json) -> tuple[str, ...]:
-    """Return the names of arguments that differ, are missing or are too many; printable, the wanted ones first."""
+def differing_names(arguments: Json, wanted: Json) -> tuple[str, ...]:
+    """Return the names of arguments that differ, are missing or are too many; the wanted ones first."""
     names = [*wanted, *(name for name in arguments if name not in wanted)]
     absent = object()
 
     def value(given: Json, name: str) -> str | object:
         return canonical(given[name]) if name in given else absent
 
-    return tuple(printable(name) for name in names if value(arguments, name) != value(wanted, name))
+    return tuple(name for name in names if value(arguments, name) != value(wanted, name))

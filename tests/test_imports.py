@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 PURE = (
     "model", "errors", "prefix", "trie", "align", "stretches", "metrics", "rows", "flips", "ranges", "toolcalls",
-    "callparser", "jsontext", "toolschema", "consequences", "identity", "manifests",
+    "callparser", "jsontext", "toolschema", "callplaces", "callgrammar", "consequences", "identity", "manifests",
 )  # fmt: skip
 INPUT_OUTPUT = {
     "os",
@@ -37,6 +37,7 @@ ONLY_IN = {
     "transformers": ("capture/engines/torch", "capture/engines/vllm"),
     "vllm": ("capture/engines/vllm",),
     "zstandard": ("capture/codec.py",),
+    "llguidance": ("capture/grammar.py",),
     "resvg_py": ("app/export_png.py",),
 }
 

@@ -110,6 +110,19 @@ def test_a_call_that_the_end_of_the_output_closes_leaves_the_marker_outside(tag:
     )
 
 
+BARE = b'{"name": "f", "parameters": {"a": "};"}}'
+
+
+@pytest.mark.parametrize("text", [BARE, b'{"type": "function", "name": "f", "arguments": {', BARE + b"; " + BARE])
+def test_an_output_that_starts_with_a_bare_call_starts_with_a_range_of_calls(text: bytes) -> None:
+    assert kinds(b"\n" + text) == [(RangeKind.PROSE, b"\n"), (RangeKind.TOOL_CALL, text)]
+
+
+@pytest.mark.parametrize("text", [b"So:\n" + BARE, b'{"name": "f", "age": 3}'])
+def test_json_elsewhere_or_of_another_form_is_no_call(text: bytes) -> None:
+    assert RangeKind.TOOL_CALL not in {kind for kind, _ in kinds(text)}
+
+
 def test_two_calls_are_two_ranges() -> None:
     assert [kind for kind, _ in kinds(b"<tool_call>{}</tool_call><tool_call>{}</tool_call>")] == [
         RangeKind.TOOL_CALL

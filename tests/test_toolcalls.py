@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from capture.callparser import BrokenCall, ToolCall
 from capture.cases import read_cases
 from capture.errors import CaseError
-from capture.toolcalls import CallVerdict, Verdict, canonical, compare_calls, differing_arguments, verdict
+from capture.toolcalls import CallVerdict, Verdict, canonical, compare_calls, differing_names, verdict
 from capture.toolschema import ToolSchemas
 
 CASES = Path(__file__).resolve().parent.parent / "data" / "cases" / "network-automation.json"
@@ -52,21 +52,21 @@ def test_calls_are_compared_with_those_of_the_reference(text: bytes, expected: V
 def test_the_arguments_that_differ_are_named_in_the_order_wanted() -> None:
     found = against_reference(call(command="x", device="y"))
     assert found.differing_arguments == ("device", "command")
-    assert differing_arguments({"a": 1, "new": 2}, {"gone": 1, "a": 1.0}) == ("gone", "new")
+    assert differing_names({"a": 1, "new": 2}, {"gone": 1, "a": 1.0}) == ("gone", "new")
 
 
 def test_a_malformed_call_says_where_it_broke() -> None:
     text = b'\xff<tool_call>{"name": "run_command", "arguments": {"device": sw1}}</tool_call>'
     found = against_reference(text)
-    assert found.broken_at is not None
-    assert text[found.broken_at :].startswith(b"sw1}}")
+    assert found.wrong_at is not None
+    assert text[found.wrong_at :].startswith(b"sw1}}")
     assert not found.never_closed
 
 
 def test_a_call_that_the_output_cuts_off_broke_at_its_end() -> None:
     found = against_reference(REFERENCE[:-20])
     assert found.never_closed
-    assert found.broken_at == len(REFERENCE) - 20
+    assert found.wrong_at == len(REFERENCE) - 20
 
 
 def test_the_label_counts_before_the_reference() -> None:
@@ -126,7 +126,7 @@ def test_of_several_calls_the_worst_counts(calls: list[str], wanted: list[str], 
 
 def test_a_broken_call_counts_before_all_others() -> None:
     found = compare_calls([*made("g1"), BrokenCall("no name", 7)], made("f1"), ToolSchemas(()))
-    assert found == CallVerdict(Verdict.MALFORMED, "malformed: no name", broken_at=7)
+    assert found == CallVerdict(Verdict.MALFORMED, "malformed: no name", wrong_at=7)
 
 
 @pytest.mark.parametrize(
@@ -188,4 +188,4 @@ def test_real_free_runs_of_a_small_model_get_their_verdicts() -> None:
     right = vlan.expected_calls[0]
     assert verdict(call(right["name"], **right["arguments"]), vlan.tools, vlan.expected_calls).verdict is Verdict.SAME
     found = verdict(loop, vlan.tools, vlan.expected_calls)
-    assert (found.verdict, found.detail, found.broken_at) == (Verdict.MALFORMED, "malformed: never closed", len(loop))
+    assert (found.verdict, found.detail, found.wrong_at) == (Verdict.MALFORMED, "malformed: never closed", len(loop))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from app.library_links import parse_library_view
 from app.links import LIBRARY
-from app.matrix import LibraryPage, library_page
+from app.matrix_values import LibraryPage
 from app.web.dependencies import READ, LibraryDep, RendererDep, SettingsDep
 from app.web.rendering import json_response
 from capture.resources import bundled_library
@@ -17,17 +18,18 @@ router = APIRouter()
 
 
 @router.api_route(LIBRARY, methods=READ)
-def library_html(library: LibraryDep, settings: SettingsDep, renderer: RendererDep) -> Response:
-    """Return the studies as tables of cases by runtimes."""
-    return renderer.html("library.html", page=_page(library, settings))
+def library_html(request: Request, library: LibraryDep, settings: SettingsDep, renderer: RendererDep) -> Response:
+    """Return the studies as matrices of runtimes by cases."""
+    return renderer.html("library.html", page=_page(request, library, settings))
 
 
 @router.api_route("/index.json", methods=READ)
-def library_json(library: LibraryDep, settings: SettingsDep) -> Response:
+def library_json(request: Request, library: LibraryDep, settings: SettingsDep) -> Response:
     """Return the same as JSON."""
-    return json_response(asdict(_page(library, settings)))
+    return json_response(asdict(_page(request, library, settings)))
 
 
-def _page(library: LibraryDep, settings: SettingsDep) -> LibraryPage:
+def _page(request: Request, library: LibraryDep, settings: SettingsDep) -> LibraryPage:
     place = "what ships with flipscope" if settings.library == bundled_library() else str(settings.library)
-    return library_page(library.catalog(), place, exists=library.folder.is_dir())
+    view, notices = parse_library_view(request.query_params.multi_items())
+    return library.index.page(library.catalog(), view, place, exists=library.folder.is_dir(), notices=notices)
