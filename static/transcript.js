@@ -355,7 +355,8 @@ function toTheTop(chunk) {
 
 function arrive() {
   const at = new URL(location.href).searchParams.get("at");
-  const wanted = place?.position ?? at ?? text.root.dataset.pinned;
+  const named = /\/f\/(\d+)/.exec(location.pathname)?.[1]; // its prefix may be unknown: the nearest place is shown
+  const wanted = place?.position ?? at ?? text.root.dataset.pinned ?? named;
   const token = wanted === undefined ? null : tokenAt(wanted);
   if (token) hold(token, place?.y ?? (at === null ? middle() : top() + BELOW_PX));
   else if (Number(text.root.dataset.at) > 0) toTheTop(text.chunks[chunkOf(Number(text.root.dataset.at))]);

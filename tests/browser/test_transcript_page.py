@@ -236,3 +236,10 @@ def test_positions_in_the_margin_never_overlap(seen: Seen, long: str) -> None:
     tops = page.evaluate("[...document.querySelectorAll('.place')].map((p) => p.getBoundingClientRect().top)")
     assert len(tops) > 8
     assert all(later - earlier >= 12 for earlier, later in zip(tops, tops[1:], strict=False))
+
+
+def test_a_place_whose_prefix_is_unknown_is_in_sight(seen: Seen, long: str) -> None:
+    page = seen.page
+    page.goto(re.sub(r"\?.*", "", long) + "/f/5000-0123456789abcdef?mode=forced")
+    expect(page.locator(".notice")).to_contain_text("position 5,000")
+    expect(page.locator("#streams .t[data-p='5000']").first).to_be_in_viewport()
