@@ -75,7 +75,7 @@ def margin_bounds(text: str) -> tuple[float, float] | None:
 def matching(forks: Iterable[Fork], case: OpenCase, wanted: FlipFilter) -> tuple[Fork, ...]:
     """Return the forks that a filter leaves, in its order."""
     fits = _test(case, wanted)
-    found = [fork for fork in forks if fits(fork)]
+    found = [fork for fork in forks if fits(fork)] if wanted.narrows else list(forks)
     return tuple(sorted(found, key=_ORDERS[wanted.sort]) if wanted.sort else found)
 
 

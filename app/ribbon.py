@@ -45,7 +45,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """One lane; `paths` hold its cells by step of colour where they are many."""
+    """One lane; where its cells are many, `paths` hold them by step of colour instead."""
 
     letter: str
     y: int
@@ -68,9 +68,19 @@ class Bands:
     """What a ribbon shows whatever is open: `total` positions, where each lane's band stands, bands, dense flips."""
 
     total: int
-    rows: Mapping[str, int]
+    rows: tuple[tuple[str, int], ...]
     bands: tuple[Band, ...]
     density: tuple[Density, ...] = ()
+
+    @property
+    def height(self) -> int:
+        """Of the ribbon, in pixels."""
+        return TOP + len(self.rows) * (BAND + GAP) + 2
+
+    @property
+    def band_height(self) -> int:
+        """Of a band, in pixels."""
+        return BAND
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +110,25 @@ class Mark:
 class Ribbon:
     """All shapes of the ribbon; `height` in pixels."""
 
-    height: int
-    band_height: int
-    bands: tuple[Band, ...]
+    drawn: Bands
     ticks: tuple[Tick, ...]
     marks: tuple[Mark, ...]
     window: Cell | None
-    density: tuple[Density, ...] = ()
-    total: int = 1
+
+    @property
+    def bands(self) -> tuple[Band, ...]:
+        """A band a lane."""
+        return self.drawn.bands
+
+    @property
+    def height(self) -> int:
+        """Of the whole, in pixels."""
+        return self.drawn.height
+
+    @property
+    def total(self) -> int:
+        """Positions."""
+        return self.drawn.total
 
 
 def bands_of(case: OpenCase, forks: Sequence[Fork]) -> Bands:
@@ -115,7 +136,7 @@ def bands_of(case: OpenCase, forks: Sequence[Fork]) -> Bands:
     total = max((len(lane.steps) for lane in case.lanes), default=0) or 1
     rows = {lane.letter: TOP + index * (BAND + GAP) for index, lane in enumerate(case.lanes)}
     bands = tuple(_band(case, lane, rows[lane.letter], total) for lane in case.lanes)
-    return Bands(total, rows, bands, tuple(_density(forks, rows, total)) if len(forks) > MOST_SHAPES else ())
+    return Bands(total, tuple(rows.items()), bands, tuple(_density(forks, rows, total)) if len(forks) > MOST_SHAPES else ())
 
 
 def ribbon_of(
@@ -133,14 +154,10 @@ def ribbon_of(
     bands = bands or bands_of(story.case, forks)
     total = bands.total
     return Ribbon(
-        height=TOP + len(bands.rows) * (BAND + GAP) + 2,
-        band_height=BAND,
-        bands=bands.bands,
-        ticks=tuple(_ticks(forks, bands.rows, total, link)),
+        drawn=bands,
+        ticks=tuple(_ticks(forks, dict(bands.rows), total, link)),
         marks=tuple(_marks(total)),
         window=None if shown is None else _cell(max(shown[0] - 0.35, 0), shown[1] + 1.35, total, 0),
-        density=bands.density,
-        total=total,
     )
 
 
@@ -161,7 +178,9 @@ def _band(case: OpenCase, lane: Lane, y: int, total: int) -> Band:
     cells = tuple(_cells(comparison, total))
     left = _cell(shared, length, total, 0) if case.mode is Mode.FREE and length > shared else None
     words = f"{lane.letter}: {shared:,} of {length:,} positions after the reference's prefix"
-    return Band(lane.letter, y, cells, left, words, tuple(_paths(cells)) if len(cells) > MOST_SHAPES else ())
+    if len(cells) > MOST_SHAPES:
+        return Band(lane.letter, y, (), left, words, tuple(_paths(cells)))
+    return Band(lane.letter, y, cells, left, words)
 
 
 def _paths(cells: Iterable[Cell]) -> Iterable[tuple[int, str]]:

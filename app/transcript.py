@@ -107,12 +107,13 @@ def _on(spine: Spine, fork: Fork) -> bool:
 def _rows(sheet: Sheet) -> Iterator[Row]:
     """Cut a stretch where a position can stand in the margin."""
     tokens = flow(sheet, sheet.first_position, sheet.first_position + len(sheet.drawn))
+    widths = {id(drawn): drawn.width for drawn in {id(one): one for one in sheet.drawn}.values()}
     start, cells = 0, 0
     for at, token in enumerate(tokens):
         if at > start and (cells >= ROW_CELLS or (at - start >= ROW_TOKENS and tokens[at - 1].breaks)):
             yield _row(sheet, tokens[start:at])
             start, cells = at, 0
-        cells += sheet.drawn[token.position - sheet.first_position].width
+        cells += widths[id(sheet.drawn[at])]
     if start < len(tokens):
         yield _row(sheet, tokens[start:])
 
