@@ -22,6 +22,8 @@ HEALTH = "/healthz"
 
 COMPONENTS = "/components"
 
+LIVE = "/live"
+
 STATIC = "/static"
 
 VIEWS = ("streams", "transcript", "charts")
@@ -229,6 +231,11 @@ def parse_options(items: Iterable[tuple[str, str]]) -> tuple[ViewOptions, tuple[
 def static_url(name: str, version: str = "") -> str:
     """Return the address of a static file; with a version it may be cached for ever."""
     return f"{STATIC}/{quote(name)}" + (f"?v={version}" if version else "")
+
+
+def live_path(study: str, suffix: str = "") -> str:
+    """Return the address at which the capture of a study is watched; `suffix` `.json` gives its twin's."""
+    return f"{LIVE}/{quote(study, safe='')}{suffix}"
 
 
 def shown(text: str) -> str:

@@ -20,8 +20,9 @@ from capture.branch import (
 from capture.bundle import RecordedRun
 from capture.engines.base import ForcedJob, FreeJob, Job
 from capture.flips import find_flips
+from capture.live import Mark, tell
 from capture.model import Mode, Origin, Prompt, RunId, ScoringPath
-from capture.plan import free_streams
+from capture.plan import bundle_count, free_streams
 from capture.ranges import find_ranges
 from capture.reference import Reference
 from capture.seal import record_run
@@ -129,7 +130,10 @@ class CaseRecorder:
         return record_run(stream, session.facts, session.manifest, keep, session.vocabulary, before, origin)
 
     def _run(self, name: str, job: Job, folders: dict[str, Path], most: int) -> dict[str, Stream]:
-        what = f"{self.case_id} · {self.session.runtime.name} · {name}"
+        runtime = self.session.runtime.name
+        place, planned = self.folder.name, bundle_count(self.study)
+        tell(self.folder.parent, Mark(self.study.name, self.case_id, runtime, name, place, most, planned))
+        what = f"{self.case_id} · {runtime} · {name}"
         return self.session.record(what, job, folders, most)
 
     def _bytes(self, token_id: int) -> bytes:

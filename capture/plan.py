@@ -54,6 +54,11 @@ def bundle_path(library: Path, study: Study, case_id: str, runtime: str) -> Path
     return library / study.name / f"{case_id}--{runtime}.duckdb"
 
 
+def bundle_count(study: Study) -> int:
+    """Return how many bundles a study has when it is captured, its reference's included."""
+    return len(study.cases) * (len(study.runtimes) + bool(study.reference_bundles))
+
+
 def free_streams(study: Study) -> tuple[str, ...]:
     """Return the names of a runtime's free run and its replicas."""
     return tuple(f"free-{replica}" for replica in range(study.replicas + 1))

@@ -20,9 +20,10 @@ from capture.bundle_facts import BundleFacts
 from capture.case_recorder import CaseRecorder
 from capture.errors import EngineError, StudyError, UsageError, WorkerDiedError
 from capture.identity import id_spans, vocabulary_hash
+from capture.live import VOCABULARY, Mark, live_capture, tell, write_vocabulary
 from capture.model import Case, Exactness, Mode, Prompt, Runtime
 from capture.pairs import write_missing_comparisons
-from capture.plan import PlannedBundle, bundle_path, check_disk, definition, plan_study
+from capture.plan import PlannedBundle, bundle_count, bundle_path, check_disk, definition, plan_study
 from capture.progress import Reporter
 from capture.public import public_runtime
 from capture.reference import Reference, check_same_vocabulary, read_reference
@@ -80,22 +81,23 @@ class Recorder:
         planned = self.plan()
         check_disk(planned, self._library)
         self._spool.mkdir(parents=True, exist_ok=True)
-        with only_writer(self._library):
+        with only_writer(self._library), live_capture(self._spool):
             self._record_reference()
             references = self._references()
             for runtime in self._study.candidates:
                 self._record_runtime(runtime, references)
             unchanged = write_missing_comparisons(self._library / self._study.name, self._reporter)
             self._tidy()
+        if not any(self._spool.iterdir()):
+            self._spool.rmdir()
         present = sum(bundle.sealed for bundle in planned)
         return CaptureSummary(self._sealed, present, self._count_forks(), unchanged)
 
     def _tidy(self) -> None:
-        """Remove the workers' logs; a spool that another study left unfinished stays."""
-        for log in self._spool.glob("*.log"):
-            log.unlink()
-        if not any(self._spool.iterdir()):
-            self._spool.rmdir()
+        """Remove the workers' logs and vocabularies; a spool that another study left unfinished stays."""
+        for pattern in ("*.log", f"*{VOCABULARY}"):
+            for file in self._spool.glob(pattern):
+                file.unlink()
 
     def _record_reference(self) -> None:
         if not self._study.reference:
@@ -106,7 +108,7 @@ class Recorder:
         missing = self._missing(runtime, {})
         if not missing:
             return
-        with RuntimeSession(runtime, self._spool, self._reporter) as session:
+        with self._session(runtime, missing[0]) as session:
             for case in missing:
                 prompt = session.tokenize(case, self._study.date)
                 stop_ids = self._study.stop_ids or session.facts.stop_ids
@@ -128,7 +130,7 @@ class Recorder:
         missing = self._missing(runtime, references)
         if not missing:
             return
-        with RuntimeSession(runtime, self._spool, self._reporter) as session:
+        with self._session(runtime, missing[0]) as session:
             for case in missing:
                 reference = references[case.case_id]
                 check_same_vocabulary(reference, runtime.name, session.vocabulary)
@@ -137,6 +139,15 @@ class Recorder:
                 )
                 runs = recorder.record_candidate(reference)
                 self._seal(session, case, reference.prompt, recorder, runs, reference.run.run_id)
+
+    @contextmanager
+    def _session(self, runtime: Runtime, case: Case) -> Iterator[RuntimeSession]:
+        """Start a runtime, whose first case is told while it starts."""
+        study = self._study
+        tell(self._spool, Mark(study.name, case.case_id, runtime.name, "starting", "starting", 0, bundle_count(study)))
+        with RuntimeSession(runtime, self._spool, self._reporter) as session:
+            write_vocabulary(self._spool, runtime.name, session.vocabulary.values())
+            yield session
 
     def _missing(self, runtime: Runtime, references: Mapping[str, Reference]) -> list[Case]:
         missing = []

@@ -27,6 +27,7 @@ PAGES = {
     "found": "{case}/find?q=interface",
     "not found": "/c/nothing",
     "components": "/components",
+    "captures": "/live",
 }
 
 
