@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +21,9 @@ from capture.spool import Stream, is_done, read_json, read_stream, write_json
 from capture.switch import KillSwitch
 from capture.unpack import unpack_model
 from capture.worker_process import WorkerProcess
+
+HINT_SECONDS = 60.0
+"""How long an engine may start before a word is said."""
 
 
 class RuntimeSession:
@@ -43,7 +48,9 @@ class RuntimeSession:
         place = model_folder(runtime.model)
         reporter.note(f"starting {runtime.name}")
         started = runtime if place is None else replace(runtime, model=str(place))
-        self._worker = WorkerProcess(started, folder / f"{runtime.name}.log", switch)
+        log = folder / f"{runtime.name}.log"
+        with _hint(reporter, f"still starting {runtime.name}; what it prints is in {log}"):
+            self._worker = WorkerProcess(started, log, switch)
         self.manifest = self._worker.manifest
         self.facts: ModelFacts = self._worker.facts
         try:
@@ -58,6 +65,8 @@ class RuntimeSession:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is KeyboardInterrupt:
+            self._reporter.note(f"ending {self.runtime.name}; interrupt again to end it at once")
         self._worker.close()
 
     def note(self, text: str) -> None:
@@ -105,6 +114,18 @@ class RuntimeSession:
     def _read(self, folders: Mapping[str, Path]) -> dict[str, Stream]:
         row_bytes = self.facts.vocabulary_size * LOGIT_BYTES[self.facts.dtype]
         return {name: read_stream(folder, row_bytes) for name, folder in folders.items()}
+
+
+@contextmanager
+def _hint(reporter: Reporter, text: str) -> Iterator[None]:
+    """Say something where what follows takes longer than a reader waits without a word."""
+    timer = threading.Timer(HINT_SECONDS, reporter.note, [text])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _outcome(streams: Mapping[str, Stream]) -> str:

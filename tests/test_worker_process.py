@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
@@ -9,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from capture import session
 from capture.errors import EngineError, WorkerDiedError
 from capture.model import Runtime
+from capture.progress import SilentReporter
 from capture.switch import KillSwitch
 from capture.worker_process import WorkerProcess
 
@@ -68,3 +71,52 @@ def test_pulling_a_switch_ends_the_worker_and_what_it_started(tmp_path: Path) ->
     puller.join(WITHIN_SECONDS)
     assert not puller.is_alive()
     assert switch.pulled
+
+
+def started(tmp_path: Path) -> WorkerProcess:
+    """A worker that has started and will not end by itself."""
+    facts = {"dtype": "float32", "vocabulary_size": 4, "context_length": 9, "stop_ids": [], "manifest": {}}
+    answer = json.dumps({"answer": "done", **facts})
+    code = f"import signal; print({answer!r}, flush=True); signal.pause()"
+    return WorkerProcess(runtime(code), tmp_path / "log")
+
+
+def test_an_interrupt_while_it_is_ended_ends_it_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = started(tmp_path)
+    process = worker._process
+    waits: list[float | None] = []
+    wait = process.wait
+
+    def interrupted(timeout: float | None = None) -> int:
+        waits.append(timeout)
+        if len(waits) == 1:
+            raise KeyboardInterrupt
+        return wait(timeout)
+
+    monkeypatch.setattr(process, "wait", interrupted)
+    worker.close()
+    assert waits[0] is not None
+    assert process.returncode == -9
+
+
+def test_an_engine_that_starts_for_long_is_told_and_so_is_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = threading.Event()
+    notes: list[str] = []
+
+    class Reporter(SilentReporter):
+        def note(self, text: str) -> None:
+            notes.append(text)
+            if text.startswith("still"):
+                told.set()
+
+    def slow(*_: object) -> WorkerProcess:
+        assert told.wait(WITHIN_SECONDS)
+        raise EngineError("it does not start")
+
+    monkeypatch.setattr(session, "HINT_SECONDS", 0.0)
+    monkeypatch.setattr(session, "WorkerProcess", slow)
+    with pytest.raises(EngineError):
+        session.RuntimeSession(runtime("pass"), tmp_path, Reporter())
+    assert notes == ["starting odd", f"still starting odd; what it prints is in {tmp_path / 'odd.log'}"]
