@@ -12,7 +12,7 @@ from app.drawing import Mark, Sheet
 from app.fork_panel import SHOWN_TOKENS
 from app.forks import Fork
 from app.links import CaseLink
-from app.marks import TOKENS_AFTER_REJOIN
+from app.marks import TOKENS_AFTER_REJOIN, close_between
 from app.scene import Scene
 from app.sheets import letters_on, pills_of
 from app.spine import Spine
@@ -47,16 +47,18 @@ def onward_of(scene: Scene, fork: Fork, base: CaseLink) -> dict[int, str]:
     for side in (fork.stayed, *fork.left):
         prefix_id = None if side.strand is None else scene.story.prefix_id(side.strand, fork.position + 1)
         if side.strand is not None and prefix_id is not None:
-            found[side.strand] = base.fork(fork.position + 1, prefix_id).format()
+            found[side.strand] = base.where(mode=scene.story.case.mode).fork(fork.position + 1, prefix_id).format()
     return found
 
 
 def _alignments(scene: Scene, spine: Spine, fork: Fork, strands: Sequence[int]) -> Mapping[int, tuple[int, Alignment]]:
     """Return for each strand its alignment and how many tokens before the fork it covers."""
     reference = next((at for at, one in enumerate(scene.story.strands) if "A" in one.ended), 0)
-    order = list(dict.fromkeys([reference, *strands]))
+    others = range(len(scene.story.strands)) if scene.story.case.mode is Mode.FREE else ()  # what they say is not novel
+    order = list(dict.fromkeys([reference, *strands, *others]))
     head = spine.token_ids[max(fork.position - BEFORE, 0) : fork.position].tolist()
-    lines = [_line(head + _tokens(scene, strand, fork.position), scene.story.case.tokens) for strand in order]
+    known = scene.story.case.tokens
+    lines = [_line(head + _tokens(scene, strand, fork.position), known) for strand in order]
     if len(lines) < 2:
         return {}
     return {strand: (len(head), one) for strand, one in zip(order, align_lines(lines), strict=True)}
@@ -91,6 +93,9 @@ def _sheet(
         stop = min(stop, cut or stop)
     if goes_on:
         note = note or "goes on below"
+    for position, close in enumerate(close_between(story, strand, first, stop), start=first):
+        if close:
+            marks[position] = Mark(("close", *marks.get(position, Mark()).classes))
     mark_window(scene, strand, first, stop, base, marks)
     pills = pills_of(scene, own.ended)
     return Sheet(

@@ -144,10 +144,6 @@ class CaseEntry:
         """The studies that ran it, each once."""
         return tuple(dict.fromkeys(bundle.facts.study for bundle in self.bundles))
 
-    def bundle_of(self, run_id: str) -> BundleEntry | None:
-        """Return the bundle that holds a run."""
-        return next((bundle for bundle in self.bundles if any(run.run_id == run_id for run in bundle.runs)), None)
-
 
 class AmbiguousCaseError(NotFoundError):
     """A name that several cases have; `choices` are their keys."""
@@ -250,13 +246,25 @@ def free_run(bundle: BundleEntry) -> Run | None:
     return next((run for run in bundle.runs if run.mode is Mode.FREE and run.replica == 0), None)
 
 
+def own_run(bundle: BundleEntry) -> Run | None:
+    """Return the bundle's free run, else the one along a text that no run produced; None where it has neither.
+
+    A probe of a prompt is none: it has no output to show.
+    """
+    return free_run(bundle) or next((run for run in bundle.runs if run.follows_text and not run.probe_stride), None)
+
+
 def forced_run(bundle: BundleEntry, reference: str, scoring_path: ScoringPath) -> Run | None:
-    """Return the bundle's run forced along `reference`, scored that way; None where it has none."""
+    """Return the bundle's run forced along `reference`, scored that way; None where it has none.
+
+    Where the bundle has no run of its own but one along a text, that is it: what two of them share, prefixes tell.
+    """
+    along = {reference} if free_run(bundle) else {reference, None}
     return next(
         (
             run
             for run in bundle.runs
-            if run.mode is Mode.FORCED and run.forced_along == reference and run.scoring_path is scoring_path
+            if run.mode is Mode.FORCED and run.forced_along in along and run.scoring_path is scoring_path
         ),
         None,
     )

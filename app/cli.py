@@ -14,9 +14,11 @@ from typing import Any
 
 from app.diff import diff_json, diff_runs
 from app.diff_text import aligned, diff_lines
+from app.import_command import add_import
 from app.settings import Settings
 from capture.errors import FlipscopeError
-from capture.model import Exactness
+from capture.evidence import Wanted
+from capture.model import Exactness, Mode, ScoringPath
 from capture.plan import PlannedBundle, check_disk
 from capture.progress import ConsoleReporter, JsonReporter
 from capture.record import CaptureSummary, Recorder
@@ -66,7 +68,11 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_capture(commands)
     _add_stats(commands)
+    _add_report(commands)
+    _add_determinism(commands)
     _add_diff(commands)
+    _add_check(commands)
+    add_import(commands, _say)
     _add_export(commands)
     _add_serve(commands)
     _add_demo(commands)
@@ -84,12 +90,41 @@ def _add_capture(commands: Any) -> None:
 
 def _add_stats(commands: Any) -> None:
     parser = commands.add_parser("stats", help="print flips and divergences by run")
-    parser.add_argument("what", type=Path, metavar="STUDY|LIBRARY", help="a study file, or a folder of bundles")
-    parser.add_argument(
-        "--library", type=Path, default=DEFAULT_LIBRARY, metavar="DIR", help="where a study's bundles are"
-    )
+    _add_what(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.set_defaults(command=stats)
+
+
+def _add_what(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "what",
+        type=Path,
+        nargs="?",
+        default=None,
+        metavar="STUDY|FOLDER",
+        help="a study file, or a folder of bundles (default: the library that serve shows)",
+    )
+    parser.add_argument("--library", type=Path, default=None, metavar="DIR", help="where a study's bundles are")
+
+
+def _add_report(commands: Any) -> None:
+    parser = commands.add_parser("report", help="print how far runtimes are from the reference, with floors, in full")
+    _add_what(parser)
+    forms = parser.add_mutually_exclusive_group()
+    for form, meaning in (("json", "one JSON document"), ("markdown", "tables for a post"), ("csv", "every number")):
+        forms.add_argument(f"--{form}", action="store_true", help=f"print {meaning}")
+    parser.add_argument("--mode", choices=("forced", "free"), default=None, help="only runs of this mode")
+    parser.add_argument(
+        "--scoring-path", choices=("decode", "prefill"), default=None, help="only runs of this scoring path"
+    )
+    parser.set_defaults(command=report)
+
+
+def _add_determinism(commands: Any) -> None:
+    parser = commands.add_parser("determinism", help="print whether runtimes repeat themselves, bit for bit")
+    _add_what(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.set_defaults(command=determinism)
 
 
 def _add_diff(commands: Any) -> None:
@@ -101,6 +136,15 @@ def _add_diff(commands: Any) -> None:
     parser.add_argument("--library", type=Path, default=None, metavar="DIR", help="where the bundles are")
     parser.add_argument("--json", action="store_true", help="print one JSON document, with every value in full")
     parser.set_defaults(command=diff)
+
+
+def _add_check(commands: Any) -> None:
+    parser = commands.add_parser("check", help="let a command of yours judge every output of a study")
+    parser.add_argument("study", type=Path, metavar="STUDY.toml", help="the study file; its [check] names the command")
+    parser.add_argument("--command", dest="check", default=None, metavar="TEXT", help="the command, in its place")
+    parser.add_argument("--library", type=Path, default=DEFAULT_LIBRARY, metavar="DIR", help="where the bundles are")
+    parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
+    parser.set_defaults(command=check)
 
 
 def _add_export(commands: Any) -> None:
@@ -159,12 +203,45 @@ def capture(options: argparse.Namespace) -> int:
     return 0
 
 
+def _folder(options: argparse.Namespace) -> Path:
+    """Return the folder of bundles that is meant: a study's, the one that is named, or the library that is shown."""
+    if options.what is None:
+        return options.library or shown_library()
+    if options.what.suffix == ".toml":
+        library: Path = options.library or DEFAULT_LIBRARY
+        return library / read_study(options.what).name
+    named: Path = options.what
+    return named
+
+
+def _note(text: str) -> None:
+    _say(f"flipscope: {text}", sys.stderr)
+
+
 def stats(options: argparse.Namespace) -> int:
     """Print the numbers of a study or a library."""
-    is_study = options.what.suffix == ".toml"
-    folder = options.library / read_study(options.what).name if is_study else options.what
-    rows = library_statistics(folder, lambda text: _say(f"flipscope: {text}", sys.stderr))
+    rows = library_statistics(_folder(options), _note)
     _say(json.dumps([asdict(row) for row in rows], indent=1)) if options.json else _print_statistics(rows)
+    return 0
+
+
+def report(options: argparse.Namespace) -> int:
+    """Print how far the runtimes of a study or a library are from their reference."""
+    from app.report_command import Form, ReportRequest, report_lines
+
+    form = next((form for form in Form if getattr(options, form.value, False)), Form.TEXT)
+    wanted = Wanted(options.mode and Mode(options.mode), options.scoring_path and ScoringPath(options.scoring_path))
+    for line in report_lines(ReportRequest(_folder(options), wanted, form), _note):
+        _say(line)
+    return 0
+
+
+def determinism(options: argparse.Namespace) -> int:
+    """Print whether the runtimes of a study or a library repeat themselves."""
+    from app.report_command import determinism_lines
+
+    for line in determinism_lines(_folder(options), _note, as_json=options.json):
+        _say(line)
     return 0
 
 
@@ -172,6 +249,17 @@ def diff(options: argparse.Namespace) -> int:
     """Print what differs between two runs."""
     found = diff_runs(options.left, options.right, options.library or shown_library())
     for line in [json.dumps(diff_json(found), indent=1)] if options.json else diff_lines(found):
+        _say(line)
+    return 0
+
+
+def check(options: argparse.Namespace) -> int:
+    """Judge a study's outputs by the user's own command."""
+    from app.check_command import check_lines, check_rule
+
+    study = read_study(options.study)
+    rule = check_rule(study, options.check)
+    for line in check_lines(rule, options.library / study.name, options.json, lambda text: _say(text, sys.stderr)):
         _say(line)
     return 0
 

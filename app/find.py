@@ -80,7 +80,7 @@ def find_page(case: OpenCase, link: CaseLink, asked: str, notices: tuple[str, ..
     told = () if len(asked) <= LONGEST_QUESTION else (f"The first {LONGEST_QUESTION} characters are looked for.",)
     text = asked[:LONGEST_QUESTION]
     wanted = text.encode(errors="replace").lower()
-    hits = _hits(story_of(case), link, wanted) if wanted else []
+    hits = _hits(story_of(case), link.where(mode=case.mode), wanted) if wanted else []
     one = "the reference's text" if case.mode == "forced" else "every distinct output"
     return FoundPage(
         study=case.study,

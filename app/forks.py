@@ -144,7 +144,7 @@ def _free_fork(story: Story, parent: int, position: int, children: list[int], kn
     sides = [_side(story, parent, position, known), *(_side(story, child, position, known) for child in children)]
     stayed = story.sources[sides[0].letters[0]]
     found = [_flip(story.case, stayed, story.sources[side.letters[0]], position) for side in sides[1:]]
-    strongest = max(found, key=lambda flip: STRENGTH[flip.flip_class])
+    strongest = max(found, key=_clearness)
     return Fork(
         strand=parent,
         position=position,
@@ -152,7 +152,7 @@ def _free_fork(story: Story, parent: int, position: int, children: list[int], kn
         stayed=sides[0],
         left=tuple(sides[1:]),
         flip_class=strongest.flip_class,
-        margin_nats=min(strongest.reference_margin_nats, strongest.candidate_margin_nats),
+        margin_nats=_clearness(strongest)[1],
     )
 
 
@@ -190,6 +190,11 @@ def _one_row(source: Source, position: int) -> Steps:
     return Steps(**columns)
 
 
+def _clearness(flip: Flip) -> tuple[int, float]:
+    """Return how clear a flip is: its class, then the smaller of its margins in nats."""
+    return STRENGTH[flip.flip_class], min(flip.reference_margin_nats, flip.candidate_margin_nats)
+
+
 def _lane(case: OpenCase, letter: str) -> Lane:
     return next(lane for lane in case.lanes if lane.letter == letter)
 
@@ -220,7 +225,7 @@ def _forced_fork(
     grown: Mapping[tuple[bytes, int], list[Branch]],
     known: Mapping[str, Consequence],
 ) -> Fork:
-    strongest = max((flip for _, flip in flips), key=lambda flip: STRENGTH[flip.flip_class])
+    strongest = max((flip for _, flip in flips), key=_clearness)
     chosen: dict[int, list[str]] = {}
     for letter, flip in flips:
         chosen.setdefault(flip.candidate_choice, []).append(letter)
@@ -236,7 +241,7 @@ def _forced_fork(
         stayed=Side(strongest.reference_choice, stayed, 0, known.get("A")),
         left=tuple(left),
         flip_class=strongest.flip_class,
-        margin_nats=min(strongest.reference_margin_nats, strongest.candidate_margin_nats),
+        margin_nats=_clearness(strongest)[1],
         grown=any(side.consequence is not None for side in left),
     )
 

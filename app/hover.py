@@ -18,7 +18,7 @@ from capture.model import Mode
 MOST_POSITIONS = 1024
 """Positions that one answer may hold."""
 
-WINNER, BOUND, TAKEN = 1, 2, 4
+WINNER, BOUND = 1, 2
 """Bits that say what a cell is."""
 
 
@@ -33,6 +33,7 @@ def tables(case: OpenCase, first: int, count: int, link: CaseLink, digest: Diges
         digest: what was worked out of the case before; None to work it out now.
     """
     stop = first + min(count, MOST_POSITIONS)
+    link = link.where(mode=case.mode)  # a place in a stream may be a flip in the other mode
     digest = digest or digest_of(case)
     found: dict[str, Any] = {}
     for story, strands in _stories(case, first, stop):
@@ -93,17 +94,13 @@ def _token(story: Story, index: int, position: int) -> tuple[tuple[str, str], ..
 def _cell(cell: Cell | None) -> list[Any] | None:
     if cell is None:
         return None
-    bits = WINNER * cell.winner + BOUND * cell.bound + TAKEN * cell.taken
-    return [cell.text, round(cell.percent, 2), bits]
+    return [cell.text, round(cell.percent, 2), WINNER * cell.winner + BOUND * cell.bound]
 
 
 def _say(story: Story, index: int, position: int, table: Table, fork: Fork | None) -> str:
     """Return what a screen reader hears of a token: position, token, probability, flip."""
     text = "".join(piece for piece, _ in _token(story, index, position))
-    taken = next(
-        (f", {cell.text} percent" for row in table.rows for cell in row.cells if cell is not None and cell.taken), ""
-    )
-    words = f"position {position:,}, \u201c{text}\u201d{taken}"
+    words = f"position {position:,}, \u201c{text}\u201d{_percent(story, index, position, table)}"
     if fork is None:
         return words
     sides = "; ".join(
@@ -111,3 +108,12 @@ def _say(story: Story, index: int, position: int, table: Table, fork: Fork | Non
         for side in fork.left
     )
     return f"{words}, {fork.flip_class.value} flip: {sides}"
+
+
+def _percent(story: Story, index: int, position: int, table: Table) -> str:
+    """Return the probability that the first lane of a strand gave to the strand's token; empty where none is told."""
+    strand = story.strands[index]
+    token_id = int(strand.token_ids[position - strand.first_position])
+    column = table.letters.index(story.sources[strand.keys_at(position)[0]].letter)
+    cell = next((row.cells[column] for row in table.rows if row.token_id == token_id), None)
+    return "" if cell is None else f", {cell.text} percent"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from app.catalog import BundleEntry, CaseEntry, forced_run, free_run
+from app.catalog import BundleEntry, CaseEntry, forced_run, own_run
 from app.lanes import MOST_LANES
 from capture.errors import NotFoundError
 from capture.model import Mode, Run, ScoringPath
@@ -68,7 +68,7 @@ class _Chooser:
 
     def __init__(self, case: CaseEntry, without: Collection[str]) -> None:
         self._bundles = [bundle for bundle in case.bundles if bundle.name not in without]
-        self._own = {bundle.name: run for bundle in self._bundles if (run := free_run(bundle)) is not None}
+        self._own = {bundle.name: run for bundle in self._bundles if (run := own_run(bundle)) is not None}
         self._notices: list[str] = []
         if not self._own:
             raise NotFoundError(f"case {case.case_id} has no free run to show; capture it with: flipscope capture")
@@ -78,9 +78,10 @@ class _Chooser:
         asked = [pick for lane in lanes if (pick := self._find(lane, "lane")) is not None]
         asked = asked or self._default()
         first = self._reference(asked, reference)
-        if mode is Mode.FORCED:
+        along_text = self._own[first.bundle.name].follows_text
+        if mode is Mode.FORCED or along_text:
             picks = self._in_mode(first, asked, Mode.FORCED)
-            if len(picks) > 1:
+            if len(picks) > 1 or along_text:
                 return self._choice(Mode.FORCED, picks)
             self._notices.append(
                 f"Nothing here was forced along {first.bundle.facts.runtime.name}, so the free runs are shown."

@@ -12,6 +12,7 @@ from app.digest import Digest, Digests
 from app.lane_choice import Choice, Pick, choose_lanes
 from app.lanes import OpenCase
 from app.library_cases import CaseOpener, UnusableBundleError
+from app.library_charts import ChartReader
 from app.library_comparisons import Comparer
 from app.library_files import find_files, read_files
 from app.library_index import LibraryIndex
@@ -42,6 +43,7 @@ class Library:
         self._digests = Digests()
         self.summaries = Summaries(self._runs, self._comparer)
         self.index = LibraryIndex(self.summaries)
+        self.charts = ChartReader(self._shelf, self._runs, self._comparer)
         self._entries: dict[str, tuple[Stamp | None, Entry]] = {}
         self._catalog: Catalog | None = None
         self._looked_at = 0.0

@@ -20,6 +20,8 @@ from capture.model import Json, Mode, Run, RunId, Steps, Token
 MOST_BRANCHES = 4000
 """Branches on one page; the budget of a study is a small part of it."""
 
+UNKNOWN_VOCABULARY = "No tokenizer is known for a lane here, so token ids are taken to mean the same in all lanes."
+
 
 class UnusableBundleError(FlipscopeError):
     """A bundle that cannot be a lane of this page; the page is put together again without it."""
@@ -56,6 +58,8 @@ class CaseOpener:
             UnusableBundleError: one of the bundles cannot be read, or must not be compared with the reference.
         """
         found = [*choice.notices, *notices]
+        if not all(pick.bundle.facts.vocabulary_hash for pick in choice.picks):
+            found.append(UNKNOWN_VOCABULARY)
         lanes = self._lanes(choice)
         comparisons = self._comparisons(catalog, choice, found)
         grown = _grown(case, choice)

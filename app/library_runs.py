@@ -10,7 +10,8 @@ from app.shelf import Shelf
 from capture.bundle import Bundle
 from capture.bundle_steps import read_steps
 from capture.errors import DamagedBundleError
-from capture.model import Json, Mode, Prompt, Run, RunId, Steps, Token
+from capture.model import Json, Mode, PrefixId, Prompt, Run, RunId, Steps, Token
+from capture.prefix import extend
 from capture.trust import is_plain
 
 MEGABYTE = 1 << 20
@@ -20,6 +21,9 @@ MOST_TOKENS = 1 << 20
 
 LONGEST_TOKEN = 1 << 14
 """Bytes of one token; no vocabulary comes near, and a page holds a token many times."""
+
+MOST_LINKS = 8_192
+"""Places of a run at which it is seen whether the next prefix follows from the token, a microsecond each."""
 
 _BYTES_OBJECT = 49 + 8
 """What a Python `bytes` costs beside its bytes, in a tuple."""
@@ -107,10 +111,22 @@ def _check(entry: BundleEntry, run: Run, steps: Steps) -> None:
     )
     if run.mode is Mode.BRANCH and not wrong:
         wrong = run.fork is None or (len(steps) > 0 and int(steps.token_id[0]) != run.fork.token_id)
+    wrong = wrong or not _is_chained(steps)
     if wrong:
         raise DamagedBundleError(
             f"{entry.name}: the positions of run {run.run_id[:12]} contradict it; capture it again"
         )
+
+
+def _is_chained(steps: Steps) -> bool:
+    """Return whether tokens and prefix ids go together; of a long run at every so many positions."""
+    stride = max(1, len(steps) // MOST_LINKS)
+    tokens = steps.token_id.tolist()
+    return all(
+        extend(PrefixId(steps.prefix_id[at]), tokens[at]) == steps.prefix_id[at + 1]
+        for at in range(0, len(steps) - 1, stride)
+        if steps.position[at + 1] == steps.position[at] + 1
+    )
 
 
 def _tokens(bundle: Bundle) -> dict[int, Token]:

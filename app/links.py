@@ -30,6 +30,9 @@ VIEWS = ("streams", "transcript", "charts")
 
 FEWEST_COLUMNS, MOST_COLUMNS = 30, 400
 
+MOST_NOTICES = 8
+"""Of one link; a link may hold thousands of wrong parameters."""
+
 SHORT_ID = 12
 """Hex digits of a run id in a link; longer ones are accepted."""
 
@@ -37,7 +40,7 @@ SHORT_PREFIX = 16
 """Hex digits of a prefix id in a link; longer ones are accepted."""
 
 _RUN = re.compile(r"[0-9a-f]{12,32}")
-_FORK = re.compile(r"(\d{1,9})(?:-([0-9a-f]*))?")
+_FORK = re.compile(r"(\d{1,9})(?:-([0-9a-f]*))?", re.ASCII)
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 _UNSAFE = re.compile(r"[^\x20-\x7e]")
 
@@ -212,7 +215,8 @@ def parse_fork(case: str, name: str, options: ViewOptions) -> Parsed:
     link = ForkLink(case, int(match[1]), prefix if len(prefix) >= SHORT_PREFIX else "", options)
     if link.prefix:
         return Parsed(link)
-    return Parsed(link, ("The link's prefix id is cut short, so the fork was looked up by its position alone.",))
+    said = "is cut short" if prefix else "is missing"
+    return Parsed(link, (f"The link's prefix id {said}, so the fork was looked up by its position alone.",))
 
 
 def parse_options(items: Iterable[tuple[str, str]]) -> tuple[ViewOptions, tuple[str, ...]]:
@@ -225,7 +229,9 @@ def parse_options(items: Iterable[tuple[str, str]]) -> tuple[ViewOptions, tuple[
         elif value:
             options, notice = reader(options, value)
             notices.extend(notice)
-    return options, tuple(dict.fromkeys(notices))
+    told = tuple(dict.fromkeys(notices))
+    more = (f"And {len(told) - MOST_NOTICES:,} more such.",) if len(told) > MOST_NOTICES else ()
+    return options, (*told[:MOST_NOTICES], *more)
 
 
 def static_url(name: str, version: str = "") -> str:
@@ -273,7 +279,7 @@ def _reference(options: ViewOptions, value: str) -> _Read:
 
 
 def _columns(options: ViewOptions, value: str) -> _Read:
-    if not re.fullmatch(r"\d{1,6}", value, re.ASCII):
+    if not _NUMBER.fullmatch(value):
         return options, (f"The link's number of columns {shown(value)} is no number and was left out.",)
     columns = min(max(int(value), FEWEST_COLUMNS), MOST_COLUMNS)
     changed = columns != int(value)

@@ -55,7 +55,11 @@ def _line(story: Story, strand: Strand) -> Line:
     tokens = story.case.tokens
     known = [tokens.get(token_id) for token_id in output_tokens(story.case, story.sources[strand.key])]
     data = tuple(token.data if token else b"" for token in known)
-    return Line(data, find_ranges(data), tuple(token is None or token.special for token in known))
+    return Line(
+        data,
+        find_ranges(data, given=story.case.lanes[0].facts.case.ranges),
+        tuple(token is None or token.special for token in known),
+    )
 
 
 def _marks(story: Story, index: int, aligned: Alignment | None) -> StrandMarks:

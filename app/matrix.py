@@ -33,7 +33,6 @@ def library_page(
     folder: str,
     *,
     exists: bool,
-    pending: int = 0,
     notices: tuple[str, ...] = (),
 ) -> LibraryPage:
     """Return the page of what a library holds."""
@@ -57,7 +56,7 @@ def library_page(
         bundles=len(catalog.bundles),
         cases=len(catalog.cases),
         runs=sum(len(bundle.runs) for bundle in catalog.bundles),
-        pending=pending,
+        pending=0,
         clear=view.href(facets={}) if view.facets else "",
         commands=("flipscope demo", f"flipscope capture STUDY.toml --library {folder}"),
         notices=notices,
@@ -77,6 +76,7 @@ class _Builder:
     def __init__(self, catalog: Catalog, view: LibraryView, rows: Sequence[RuntimeRow]) -> None:
         self._view = view
         self._rows = rows
+        self._pooled: dict[tuple[str, str], Share | None] = {}
         keys = dict.fromkeys(key for row in rows for key in row.entries)
         self._cases = [catalog.cases[key] for key in sorted(keys)]
         self._found = [name for name in PROTOCOLS if any(name in entry.shares for entry in self._entries())]
@@ -196,7 +196,11 @@ class _Builder:
         return ABSENT if share is None else share_cell(share, "", self._main, self._main)
 
     def _share(self, row: RuntimeRow) -> Share | None:
-        return pooled(entry.shares[self._main] for entry in row.entries.values() if self._main in entry.shares)
+        place = row.study, row.name
+        if place not in self._pooled:
+            known = (entry.shares[self._main] for entry in row.entries.values() if self._main in entry.shares)
+            self._pooled[place] = pooled(known)
+        return self._pooled[place]
 
     def _measured(self, row: RuntimeRow) -> list[Share]:
         floors = [share for entry in row.entries.values() if entry.summary for share in entry.summary.floors.values()]

@@ -25,7 +25,8 @@ SMALLEST, LARGEST = 1e-6, 0.3
 BAND, GAP, TOP = 11, 4, 18
 """Height of a band, the gap under it, and the room for the axis, in pixels."""
 
-MOST_TICKS = 10
+MOST_NUMBERS = 10
+"""Numbers on the axis."""
 
 MOST_SHAPES = 60
 """Cells of a band, or flips, that are elements of their own; more are drawn as a few paths."""
@@ -91,7 +92,6 @@ class Tick:
     y: int
     y_end: int
     letter: str
-    flip_class: str
     strong: bool
     href: str
     title: str
@@ -103,7 +103,6 @@ class Mark:
 
     x: str
     text: str
-    anchor: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +135,8 @@ def bands_of(case: OpenCase, forks: Sequence[Fork]) -> Bands:
     total = max((len(lane.steps) for lane in case.lanes), default=0) or 1
     rows = {lane.letter: TOP + index * (BAND + GAP) for index, lane in enumerate(case.lanes)}
     bands = tuple(_band(case, lane, rows[lane.letter], total) for lane in case.lanes)
-    return Bands(total, tuple(rows.items()), bands, tuple(_density(forks, rows, total)) if len(forks) > MOST_SHAPES else ())
+    density = tuple(_density(forks, rows, total)) if len(forks) > MOST_SHAPES else ()
+    return Bands(total, tuple(rows.items()), bands, density)
 
 
 def ribbon_of(
@@ -245,7 +245,6 @@ def _ticks(forks: Sequence[Fork], rows: Mapping[str, int], total: int, link: Cas
             y=stayed,
             y_end=max(rows[letter] for letter in fork.letters) + BAND,
             letter=fork.letters[0],
-            flip_class=fork.flip_class.value,
             strong=fork.marked and fork.flip_class is not FlipClass.TIE,
             href=link.fork(fork.position, fork.prefix_id).format(),
             title=f"position {fork.position:,}: {', '.join(fork.letters)} left",
@@ -254,7 +253,7 @@ def _ticks(forks: Sequence[Fork], rows: Mapping[str, int], total: int, link: Cas
 
 def _marks(total: int) -> Iterable[Mark]:
     step = next(
-        size for power in range(9) for size in (10**power, 2 * 10**power, 5 * 10**power) if total / size <= MOST_TICKS
+        size for power in range(9) for size in (10**power, 2 * 10**power, 5 * 10**power) if total / size <= MOST_NUMBERS
     )
     for position in range(0, total, step):
-        yield Mark(_percent(position / total * 100), f"{position:,}", "start")
+        yield Mark(_percent(position / total * 100), f"{position:,}")

@@ -227,6 +227,8 @@ def _all(fork: Fork) -> tuple[Side, ...]:
 
 def _modes(case: OpenCase, base: CaseLink) -> tuple[Choice, ...]:
     titles = {Mode.FREE: "each runtime by itself", Mode.FORCED: "each runtime along the reference's tokens"}
+    if case.lanes[0].run.follows_text:
+        titles = {Mode.FORCED: "each runtime along the same text"}
     return tuple(
         Choice(
             mode.value, base.where(mode=mode, lanes=(), reference=None, follow=None).format(), case.mode is mode, title

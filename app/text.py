@@ -134,7 +134,7 @@ def draw(token_ids: Sequence[int], tokens: Mapping[int, Token], before: Sequence
         before: the tokens in front, which may hold the first bytes of a split character.
     """
     context = list(before[-3:])
-    every = [tokens.get(int(token_id)) or Token(int(token_id), b"") for token_id in (*context, *token_ids)]
+    every = [_known(int(token_id), tokens) for token_id in (*context, *token_ids)]
     drawn = [_alone(token) for token in every]
     for start, stop in _broken(drawn):
         drawn[start:stop] = _together(every[start:stop])
@@ -144,6 +144,11 @@ def draw(token_ids: Sequence[int], tokens: Mapping[int, Token], before: Sequence
 def draw_token(token_id: int, tokens: Mapping[int, Token]) -> DrawnToken:
     """Draw one token by itself; bytes that are no whole character show as numbers."""
     return draw([token_id], tokens)[0]
+
+
+def _known(token_id: int, tokens: Mapping[int, Token]) -> Token:
+    """Return a token; where no tokenizer is known one without bytes is special, since it need not be a padding id."""
+    return tokens.get(token_id) or Token(token_id, b"", special=not tokens)
 
 
 @lru_cache(maxsize=16384)
@@ -256,7 +261,7 @@ def _unusual(character: str, code: int) -> Glyph:
 
 def _finish(token: Token, glyphs: list[Glyph]) -> DrawnToken:
     if not token.data:
-        name = f"<pad {token.token_id:,}>"
+        name = f"<{token.token_id}>" if token.special else f"<pad {token.token_id:,}>"
         return DrawnToken(token.token_id, tuple(Glyph(letter, 1) for letter in name), special=True)
     return DrawnToken(token.token_id, _cut(tuple(glyphs), token.data), token.special)
 
@@ -328,7 +333,7 @@ LABEL_CELLS = 24
 
 def token_label(token_id: int, tokens: Mapping[int, Token], cells: int = LABEL_CELLS) -> Label:
     """Return the label of one token by itself."""
-    return _label_of(tokens.get(token_id) or Token(token_id, b""), cells)
+    return _label_of(_known(token_id, tokens), cells)
 
 
 @lru_cache(maxsize=8192)

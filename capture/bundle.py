@@ -11,7 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from capture.bundle_facts import BundleFacts, facts_from_json, facts_to_json, run_from_json, run_to_json
+from capture.bundle_facts import (
+    BundleFacts,
+    facts_from_json,
+    facts_to_json,
+    prompt_facts,
+    run_from_json,
+    run_to_json,
+    turns_from_json,
+)
 from capture.codec import SHUFFLE_ZSTD, decode, encode
 from capture.database import Database, open_database, write_database
 from capture.errors import DamagedBundleError, ForeignBundleError, NotFoundError
@@ -78,7 +86,7 @@ def write_bundle(
     def fill(database: Database) -> None:
         insert = partial(database.insert, TABLES)
         insert("bundle", [[FORMAT], [json.dumps(facts_to_json(facts))]])
-        insert("prompt", [[prompt.text], [list(prompt.token_ids)], ["{}"]])
+        insert("prompt", [[prompt.text], [list(prompt.token_ids)], [json.dumps(prompt_facts(prompt))]])
         stored: set[bytes] = set()
         for index, recorded in enumerate(runs):
             _write_run(insert, index, recorded)
@@ -211,6 +219,10 @@ class Bundle:
             steps = self.steps(run.run_id)
             if len(steps) != run.positions:
                 raise DamagedBundleError(f"{self.path.name}: run {run.run_id} lacks positions; capture it again")
+            if run.probe_stride:
+                self._verify_probe(run, steps)
+                self._verify_rows(run, steps)
+                continue
             if run.positions and steps.position[0] == 0 and steps.prefix_id[0] != after_prompt:
                 raise DamagedBundleError(f"{self.path.name}: run {run.run_id} does not follow its prompt")
             if (
@@ -222,11 +234,23 @@ class Bundle:
                 )
             self._verify_rows(run, steps)
 
+    def _verify_probe(self, run: Run, steps: Steps) -> None:
+        """Check that a probe's positions lie in the prompt and name its prefixes and tokens."""
+        ids = self.prompt.token_ids
+        places = (steps.position + len(ids)).tolist()
+        inside = all(0 < place < len(ids) for place in places)
+        prefixes = list(chain(ids)) if inside else []
+        if not inside or any(
+            prefixes[place] != prefix_id or ids[place] != token_id
+            for place, prefix_id, token_id in zip(places, steps.prefix_id, steps.token_id.tolist(), strict=True)
+        ):
+            raise DamagedBundleError(f"{self.path.name}: run {run.run_id} does not lie in its prompt; capture it again")
+
     def _verify_rows(self, run: Run, steps: Steps) -> None:
-        first = int(steps.position[0]) if len(steps) else 0
+        hashes = dict(zip(steps.position.tolist(), steps.row_hash, strict=True))
         for position in self.kept_positions(run.run_id):
             row = self.row(run.run_id, position)
-            if row is None or row_hash(row) != steps.row_hash[position - first]:
+            if row is None or row_hash(row) != hashes[position]:
                 raise DamagedBundleError(
                     f"{self.path.name}: run {run.run_id} has damaged logits at position {position}; capture it again"
                 )
@@ -244,10 +268,10 @@ class Bundle:
         return facts_from_json(json.loads(text))
 
     def _read_prompt(self) -> Prompt:
-        text, token_ids, _ = self.database.one("SELECT text, token_ids, facts FROM prompt")
+        text, token_ids, facts = self.database.one("SELECT text, token_ids, facts FROM prompt")
         if not token_ids:
             raise DamagedBundleError(f"{self.path.name} holds no prompt tokens; capture it again")
-        return Prompt(text, tuple(token_ids))
+        return Prompt(text, tuple(token_ids), turns_from_json(json.loads(facts)))
 
     def _read_runs(self) -> tuple[Run, ...]:
         rows = self.database.query("SELECT run_id, facts FROM run ORDER BY run")

@@ -16,6 +16,7 @@ from capture.model import (
     Json,
     Keep,
     Mode,
+    Prompt,
     Run,
     RunId,
     Runtime,
@@ -76,6 +77,22 @@ def facts_from_json(value: dict[str, Any]) -> BundleFacts:
             "id_spans": tuple((int(first), int(stop)) for first, stop in value["id_spans"]),
         }
     )
+
+
+def prompt_facts(prompt: Prompt) -> Json:
+    """Return what a bundle says of its prompt beside text and tokens."""
+    return {"turns": prompt.turns} if prompt.turns else {}
+
+
+def turns_from_json(value: dict[str, Any]) -> tuple[tuple[int, int], ...]:
+    """Return the turns that `prompt_facts` wrote; raises TypeError or ValueError for anything else."""
+    turns = tuple((first, stop) for first, stop in value.get("turns", ()))
+    borders = [border for turn in turns for border in turn]
+    if any(isinstance(border, bool) or not isinstance(border, int) or border < 0 for border in borders):
+        raise ValueError("a turn is no pair of positions")
+    if borders != sorted(borders) or any(first == stop for first, stop in turns):
+        raise ValueError("turns are not in order")
+    return turns
 
 
 def run_to_json(run: Run) -> Json:

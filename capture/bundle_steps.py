@@ -20,6 +20,12 @@ _KINDS: dict[str, Any] = {
     **dict.fromkeys(("log_sum_exp", "entropy", "margin_nats"), np.float64),
 }
 
+_LEAST = {"position": 0, "token_id": 0, "top1": 0, "emitted": -1, "tie_count": 1, "margin_nats": 0, "entropy": 0}
+"""What a column cannot be below."""
+
+_SLACK = 1e-3
+"""How far the probabilities of a row's top tokens may exceed 1: both sums were rounded."""
+
 _WHERE = "FROM step WHERE list_contains(?::INTEGER[], run)"
 
 
@@ -75,13 +81,24 @@ class _Columns:
             raise self._damaged("position")
         shape = (stop - first, self._width(first, stop))
         top = slice(int(self._starts[first]), int(self._starts[stop]))
+        ids, logits = self._ids[top].reshape(shape), self._logits[top].reshape(shape)
+        self._check_tops(ids, logits, numbers["log_sum_exp"])
         return Steps(
             **numbers,
             prefix_id=self._prefix_id[first:stop],
-            top_ids=self._ids[top].reshape(shape),
-            top_logits=self._logits[top].reshape(shape),
+            top_ids=ids,
+            top_logits=logits,
             row_hash=self._row_hash[first:stop],
         )
+
+    def _check_tops(self, ids: NDArray[Any], logits: NDArray[Any], log_sum_exp: NDArray[Any]) -> None:
+        """Refuse ids that no token has, and logits whose probabilities are more than there is."""
+        if ids.size and ids.min() < 0:
+            raise self._damaged("top_ids")
+        with np.errstate(over="ignore"):
+            total = np.exp(logits.astype(np.float64) - log_sum_exp[:, None]).sum(axis=1)
+        if total.size and not total.max() <= 1 + _SLACK:
+            raise self._damaged("top_logits")
 
     def _width(self, first: int, stop: int) -> int:
         widths = self._widths[first:stop]
@@ -94,7 +111,8 @@ class _Columns:
         found = self._filled(values, _KINDS[key])
         if found.dtype == np.float64 and not np.isfinite(found).all():
             raise self._damaged(key)
-        if key in ("position", "token_id", "top1") and len(found) and found.min() < 0:
+        least = _LEAST.get(key)
+        if least is not None and len(found) and found.min() < least:
             raise self._damaged(key)
         return found
 

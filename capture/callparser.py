@@ -29,7 +29,7 @@ MOST_CALLS = 1_000
 """Calls of an output that are read; an output in a loop can hold more."""
 
 _BARE = r'\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*"[^"\\]{1,256}"\s*,\s*"(?:parameters|arguments)"\s*:'
-_OPENER = re.compile(rf"<tool_call>|<function=|\[TOOL_CALLS\]|<\|python_tag\|>(?=\s*\{{)|\A\s*(?={_BARE})")
+_OPENER = re.compile(rf"<tool_call>|<function=|\[TOOL_CALLS\]|<\|python_tag\|>(?=\s*\{{)|\A\s*(?={_BARE})\{{")
 _NEXT_BARE = re.compile(rf"\s*;?\s*(?={_BARE})")
 _MISTRAL_NAME = re.compile(r"\s*([A-Za-z0-9_.-]{1,256})(?:\[CALL_ID\][A-Za-z0-9_-]{1,64})?\[ARGS\]")
 _FUNCTION = re.compile(r"\s*<function=([^<>\n]{1,256})>")
@@ -193,6 +193,8 @@ class _Scanner:
             self._written_object()
             self._close("</tool_call>")
         else:
+            if tag.endswith("{"):
+                self.start = self.at = self.at - 1
             self._bare()
 
     def _bare(self) -> None:
@@ -248,13 +250,14 @@ class _Scanner:
             self._byte(read.stops.get(path, whole)),
             {
                 argument: Place(
-                    self._byte(read.keys.get((*path, argument), whole)), self._byte(read.start_of((*path, argument)))
+                    self._byte(read.keys.get((*path, argument), whole) + 1),
+                    self._byte(read.start_of((*path, argument))),
                 )
                 for argument in arguments
             },
         )
         broken = self.schemas.check(name, arguments)
-        self._found(name, arguments, places, broken, read.start_of((*path, *broken.path)) if broken else 0)
+        self._found(name, arguments, places, broken, _broken_at(read, path, broken) if broken else 0)
 
     def _found(
         self, name: str, arguments: Json, places: CallPlaces, broken: SchemaBreak | None, broken_at: int
@@ -306,7 +309,7 @@ class _Scanner:
         )
         broken = self.schemas.check(name, arguments)
         offending = str(broken.path[0]) if broken and broken.path else ""
-        self._found(name, arguments, places, broken, starts.get(offending, (0, self.start))[1])
+        self._found(name, arguments, places, broken, starts.get(offending, (0, self._after_space()))[1])
 
     def _parameters(self, name: str, starts: dict[str, tuple[int, int]]) -> dict[str, Any]:
         """Read parameters; `starts` receives where the key and the value of each start."""
@@ -324,6 +327,12 @@ class _Scanner:
         if _UNFINISHED_TAG.match(self.text, self.at):
             raise JsonError(NEVER_CLOSED, len(self.text))
         return arguments
+
+
+def _broken_at(read: JsonText, path: Path, broken: SchemaBreak) -> int:
+    """Return where the object at `path` breaks its schema, in characters."""
+    place = (*path, *broken.path)
+    return read.stops[place] if broken.at_end and place in read.stops else read.start_of(place)
 
 
 def _parameter(written: str, name: str, argument: str, schemas: ToolSchemas) -> Any:

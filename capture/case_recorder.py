@@ -21,11 +21,11 @@ from capture.bundle import RecordedRun
 from capture.engines.base import ForcedJob, FreeJob, Job
 from capture.flips import find_flips
 from capture.live import Mark, tell
-from capture.model import Mode, Origin, Prompt, RunId, ScoringPath
-from capture.plan import bundle_count, free_streams
+from capture.model import Json, Mode, Origin, Prompt, RunId, ScoringPath
+from capture.plan import PROBE, bundle_count, free_streams
 from capture.ranges import find_ranges
 from capture.reference import Reference
-from capture.seal import record_run
+from capture.seal import record_probe, record_run
 from capture.session import RuntimeSession
 from capture.spool import Stream
 from capture.study import Study
@@ -42,6 +42,7 @@ class CaseRecorder:
         prompt: the prompt ids that every lane gets.
         stop_ids: the ids that end a free run.
         folder: the spool of this runtime and case.
+        given: ranges that the case gives.
     """
 
     study: Study
@@ -50,6 +51,7 @@ class CaseRecorder:
     prompt: Prompt
     stop_ids: tuple[int, ...]
     folder: Path
+    given: tuple[Json, ...] = ()
 
     def record_reference(self) -> list[RecordedRun]:
         """Run free, with replicas, and score the run's own tokens by prefill where the study asks for that path."""
@@ -69,6 +71,29 @@ class CaseRecorder:
                 runs += [self._held(branch, runs[0]) for branch in self._branches(reference, forced, stream)]
         return runs
 
+    def record_turns(self, path: tuple[int, ...], reference: Reference | None) -> list[RecordedRun]:
+        """Run forced along what the case records, by every scoring path, then on from forks inside recorded turns.
+
+        Args:
+            path: every token after the prompt.
+            reference: None for the reference itself, which grows nothing.
+        """
+        runs = []
+        for scoring_path in sorted(self.study.scoring_paths, key=list(ScoringPath).index):
+            forced, stream = self._forced(scoring_path, path, None)
+            runs.append(forced)
+            if scoring_path is ScoringPath.DECODE and reference is not None:
+                runs += self._branches(reference, forced, stream)
+        return runs
+
+    def record_probe(self, stride: int) -> RecordedRun:
+        """Score every `stride`-th position of the prompt by prefill, in one continuous context."""
+        ids = self.prompt.token_ids
+        job = ForcedJob(ids[:1], ids[1:], ScoringPath.PREFILL, stride)
+        stream = self._run(PROBE, job, {"main": self.folder / PROBE}, -(-len(job.path) // stride))["main"]
+        keep = self.study.keep.of(self.case_id, self.session.runtime.name)
+        return record_probe(stream, self.session.facts, self.session.manifest, keep, ids, stride)
+
     def _free_runs(self) -> list[RecordedRun]:
         job = FreeJob(self.prompt.token_ids, self.stop_ids, self.study.max_tokens)
         runs = []
@@ -77,7 +102,9 @@ class CaseRecorder:
             runs.append(self._recorded(stream, self.prompt.token_ids, Origin(Mode.FREE, replica=replica)))
         return runs
 
-    def _forced(self, scoring_path: ScoringPath, path: tuple[int, ...], along: RunId) -> tuple[RecordedRun, Stream]:
+    def _forced(
+        self, scoring_path: ScoringPath, path: tuple[int, ...], along: RunId | None
+    ) -> tuple[RecordedRun, Stream]:
         name = f"forced-{scoring_path.value}"
         job = ForcedJob(self.prompt.token_ids, path, scoring_path)
         stream = self._run(name, job, {"main": self.folder / name}, len(path))["main"]
@@ -96,9 +123,11 @@ class CaseRecorder:
 
     def _choose(self, reference: Reference, forced: RecordedRun) -> tuple[PlannedFork, ...]:
         dtypes = (reference.run.dtype, forced.run.dtype)
-        flips = find_flips(reference.steps, forced.steps, dtypes, reference.control_margin_nats)
+        found = find_flips(reference.steps, forced.steps, dtypes, reference.control_margin_nats)
+        turns = self.prompt.turns or ((0, len(reference.steps)),)
+        flips = [flip for flip in found if any(first <= flip.position < stop for first, stop in turns)]
         texts = [self._bytes(token_id) for token_id in reference.token_ids]
-        return choose_forks(flips, find_ranges(texts), self.study.forks)
+        return choose_forks(flips, find_ranges(texts, given=self.given), self.study.forks)
 
     def _branch(
         self,
@@ -127,7 +156,7 @@ class CaseRecorder:
     def _recorded(self, stream: Stream, before: Sequence[int], origin: Origin) -> RecordedRun:
         session = self.session
         keep = self.study.keep.of(self.case_id, session.runtime.name)
-        return record_run(stream, session.facts, session.manifest, keep, session.vocabulary, before, origin)
+        return record_run(stream, session.facts, session.manifest, keep, session.vocabulary, before, origin, self.given)
 
     def _run(self, name: str, job: Job, folders: dict[str, Path], most: int) -> dict[str, Stream]:
         runtime = self.session.runtime.name

@@ -6,9 +6,9 @@ A file holds one of
 - a list of conversations, or one a line (JSON Lines).
 
 A case or conversation may have `id`, `tools`, `expected` (`{"tool_calls": [...]}`, the label; an empty list says that
-no call is right) and `thinking`. Other keys of a plain conversation, such as a model's name, are passed over. Messages
-stay as they are, `tool_calls` of assistant messages included. A conversation may end with a recorded answer: free runs
-start from `without_recorded_answer`, forced runs may follow it.
+no call is right), `thinking` and `ranges`. Other keys of a plain conversation, such as a model's name, are passed over.
+Messages stay as they are, `tool_calls` of assistant messages included. A conversation may end with a recorded answer:
+free runs start from `without_recorded_answer`, forced runs may follow it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 
 from capture.callparser import BrokenCall, calls_of
 from capture.errors import CaseError
+from capture.given_ranges import read_ranges
 from capture.model import Case, Json
 
 LARGEST_FILE = 64 * 1024 * 1024
@@ -34,7 +35,7 @@ ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 
 _CASE_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}", re.ASCII)
 _FILE_KEYS = frozenset({"name", "format", "note", "cases"})
-_CASE_KEYS = frozenset({"id", "messages", "tools", "expected", "thinking", "note"})
+_CASE_KEYS = frozenset({"id", "messages", "tools", "expected", "thinking", "ranges", "note"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +227,7 @@ class _Reader:
             self._tools(value.get("tools"), where),
             self._expected(value.get("expected"), where),
             thinking,
+            read_ranges(value.get("ranges"), lambda reason: self._fail(f"{where}{reason}")),
         )
         if not without_recorded_answer(case).messages:
             self._fail(f"{where}nothing but assistant messages; put a user message before them")

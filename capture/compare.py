@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from capture.accelerator import row_comparer
 from capture.bundle import Bundle
+from capture.encoding import Encoding, encoding_of, kl_above_cut
 from capture.errors import ComparisonError, VocabularyError
 from capture.flips import Flip, find_flips, shared_rows
-from capture.metrics import PairMetrics, compare_rows, compare_top_k, concatenate
+from capture.metrics import PairMetrics, compare_top_k, concatenate
 from capture.model import Mode, Run, RunId, Steps, Token
 from capture.rows import widen
+
+_Rows = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Row numbers of both sides, such as `flips.shared_rows` gives."""
 
 _BLOCK = 16
 """Rows compared at once: bounds memory whatever the length of a run."""
@@ -79,16 +84,33 @@ def compare_runs(
     _refuse_mixture(reference.run, candidate.run, mixed_paths)
     check_vocabulary(reference.bundle, candidate.bundle)
     left, right = shared_rows(reference.steps, candidate.steps)
+    scored = scored_positions(reference)[left]
+    left, right = left[scored], right[scored]
+    where = frozenset(reference.steps.position[left].tolist())
     dtypes = (reference.run.dtype, candidate.run.dtype)
+    encodings = _encodings(reference, candidate)
+    closest = max([control_margin_nats, *(code.resolution_nats for code in encodings or ())])
     return Comparison(
         reference=reference.run.run_id,
         candidate=candidate.run.run_id,
         position=reference.steps.position[left],
         prefix_id=tuple(reference.steps.prefix_id[row] for row in left),
-        metrics=_metrics(reference, candidate, left, right),
-        flips=find_flips(reference.steps, candidate.steps, dtypes, control_margin_nats),
+        metrics=_metrics(reference, candidate, (left, right), encodings),
+        flips=tuple(
+            flip for flip in find_flips(reference.steps, candidate.steps, dtypes, closest) if flip.position in where
+        ),
         identical=len(left) > 0 and bool(equal_rows(reference.steps, candidate.steps, left, right).all()),
     )
+
+
+def scored_positions(side: Side) -> NDArray[np.bool_]:
+    """Return bool [n], which positions of a run are scored: all, or those in the turns that its case records."""
+    turns = side.bundle.prompt.turns if side.run.follows_text else ()
+    position = side.steps.position
+    inside = np.full(len(position), not turns)
+    for first, stop in turns:
+        inside |= (position >= first) & (position < stop)
+    return inside
 
 
 def equal_rows(
@@ -107,25 +129,29 @@ def equal_rows(
 
 
 def reference_run(bundle: Bundle) -> Run:
-    """Return the run of a bundle that others are compared with: its first free run by decode.
+    """Return the run of a bundle that others are compared with: its first free run by decode, else one along a text.
 
     Raises:
         ComparisonError: the bundle has none.
     """
-    for run in bundle.runs:
-        if run.mode is Mode.FREE and run.replica == 0:
-            return run
+    free = [run for run in bundle.runs if run.mode is Mode.FREE and run.replica == 0]
+    for run in (*free, *(run for run in bundle.runs if run.follows_text)):
+        return run
     raise ComparisonError(f"{bundle.path.name} has no free run, so nothing can be compared with it")
 
 
 def comparable_runs(bundle: Bundle, reference: Run) -> tuple[Run, ...]:
-    """Return the runs of a bundle that compare with `reference`: free, and forced along it, of its scoring path."""
+    """Return the runs of a bundle that compare with `reference`: free, and forced along it, of its scoring path.
+
+    With a run along a text those along the same text compare; what they share follows from the prefixes.
+    """
+    along = None if reference.follows_text else reference.run_id
     return tuple(
         run
         for run in bundle.runs
         if run.scoring_path is reference.scoring_path
         and run.run_id != reference.run_id
-        and (run.mode is Mode.FREE or (run.mode is Mode.FORCED and run.forced_along == reference.run_id))
+        and (run.mode is Mode.FREE or (run.mode is Mode.FORCED and run.forced_along == along))
     )
 
 
@@ -160,11 +186,14 @@ def _refuse_mixture(reference: Run, candidate: Run, mixed_paths: bool) -> None:
         )
 
 
-def _metrics(reference: Side, candidate: Side, left: NDArray[np.int64], right: NDArray[np.int64]) -> PairMetrics:
+def _metrics(reference: Side, candidate: Side, rows: _Rows, encodings: tuple[Encoding, Encoding] | None) -> PairMetrics:
+    left, right = rows
     full = _kept_rows(reference, left) & _kept_rows(candidate, right)
     if reference.run.vocabulary_size != candidate.run.vocabulary_size:
         full[:] = False
-    whole = _in_blocks(np.flatnonzero(full), lambda at: _full_metrics(reference, candidate, left[at], right[at]))
+    whole = _in_blocks(
+        np.flatnonzero(full), lambda at: _full_metrics(reference, candidate, (left[at], right[at]), encodings)
+    )
     bounds = _in_blocks(np.flatnonzero(~full), lambda at: _top_k_metrics(reference, candidate, left[at], right[at]))
     parts = whole + bounds or [_top_k_metrics(reference, candidate, left, right)]
     return _reorder(concatenate(parts), np.concatenate([np.flatnonzero(full), np.flatnonzero(~full)]))
@@ -184,9 +213,20 @@ def _kept_rows(side: Side, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
     return np.isin(side.steps.position[rows], kept)
 
 
-def _full_metrics(reference: Side, candidate: Side, left: NDArray[np.int64], right: NDArray[np.int64]) -> PairMetrics:
-    first, second = _logits(reference, left), _logits(candidate, right)
-    return compare_rows(first, second, reference.steps.token_id[left], _shared_ids(reference, candidate))
+def _full_metrics(
+    reference: Side, candidate: Side, rows: _Rows, encodings: tuple[Encoding, Encoding] | None
+) -> PairMetrics:
+    first, second = _logits(reference, rows[0]), _logits(candidate, rows[1])
+    found = row_comparer()(first, second, reference.steps.token_id[rows[0]], _shared_ids(reference, candidate))
+    return found if encodings is None else replace(found, kl_forward=kl_above_cut(first, second, encodings))
+
+
+def _encodings(reference: Side, candidate: Side) -> tuple[Encoding, Encoding] | None:
+    """Return how coarse the rows of both are where they reached us as codes; None for rows that are exact."""
+    if not (reference.run.follows_text and candidate.run.follows_text):
+        return None
+    first, second = (encoding_of(side.bundle.manifest(side.run.run_id)) for side in (reference, candidate))
+    return (first, second) if first is not None and second is not None else None
 
 
 def _logits(side: Side, rows: NDArray[np.int64]) -> NDArray[np.float32]:

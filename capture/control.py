@@ -13,8 +13,14 @@ from capture.model import Run, ScoringPath
 
 
 def yardsticks(reference: Bundle) -> list[Run]:
-    """Return the reference's free run and, where it was scored by prefill, that run."""
+    """Return the reference's free run and, where it was scored by prefill, that run.
+
+    Where it followed a text instead, its first run along that of each scoring path, decode first.
+    """
     free = reference_run(reference)
+    if free.follows_text:
+        along = {run.scoring_path: run for run in reversed(reference.runs) if run.follows_text}
+        return [along[path] for path in ScoringPath if path in along]
     prefill = [
         run for run in reference.runs if run.scoring_path is ScoringPath.PREFILL and run.forced_along == free.run_id
     ]

@@ -14,6 +14,7 @@ FlipscopeError
 │   └── WorkerDiedError     the worker process ended by itself
 ├── VocabularyError         two lanes whose tokens differ
 ├── ComparisonError         runs that must not be compared
+├── CheckError              a check of the user's that gave no verdict
 ├── CancelledError          work that was cancelled
 └── NotFoundError           an unknown case, run, lane or fork
 """
@@ -79,6 +80,10 @@ class VocabularyError(FlipscopeError):
 
 class ComparisonError(FlipscopeError):
     """Runs that must not be compared, such as two scoring paths mixed."""
+
+
+class CheckError(FlipscopeError):
+    """A check of the user's that gave no verdict; what others said is kept."""
 
 
 class CancelledError(FlipscopeError):

@@ -175,7 +175,9 @@ def _recorded(
     origin = Origin(Mode.BRANCH, fork=fork_of(parent.run, parent.steps, fork), certificate=certificate)
     keep = study.keep.of(parent.facts.case.case_id, session.runtime.name)
     own = stream.from_position(fork.position)
-    branch = record_run(own, session.facts, session.manifest, keep, session.vocabulary, before, origin)
+    branch = record_run(
+        own, session.facts, session.manifest, keep, session.vocabulary, before, origin, parent.facts.case.ranges
+    )
     departure = None if parent.free is None else first_departure(branch.steps, parent.free)
     return replace(branch, run=replace(branch.run, certificate=held_against(certificate, departure)))
 

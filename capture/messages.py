@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from capture.engines.base import BranchJob, ForcedJob, ForkRequest, FreeJob, Job
+from capture.given_ranges import are_ranges
 from capture.model import Case, Runtime, ScoringPath
 
 _JOBS: dict[str, type[FreeJob] | type[ForcedJob] | type[BranchJob]] = {
@@ -46,16 +47,22 @@ def runtime_from_json(value: Mapping[str, Any]) -> Runtime:
 
 def case_to_json(case: Case) -> dict[str, Any]:
     """Return the case as JSON values; `case_from_json` gives it back."""
-    return asdict(case)
+    value = asdict(case)
+    if not case.ranges:
+        del value["ranges"]  # as in bundles captured before there were such ranges
+    return value
 
 
 def case_from_json(value: Mapping[str, Any]) -> Case:
     """Return the case that `case_to_json` wrote."""
-    calls = value["expected_calls"]
+    calls, ranges = value["expected_calls"], value.get("ranges", [])
+    if not are_ranges(ranges):
+        raise ValueError("a range of the case is none")
     return Case(
         case_id=value["case_id"],
         messages=tuple(value["messages"]),
         tools=tuple(value["tools"]),
         expected_calls=None if calls is None else tuple(calls),
         thinking=value["thinking"],
+        ranges=tuple(ranges),
     )

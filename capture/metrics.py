@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from capture.model import Float32Array, Float64Array, Int32Array
+from capture.model import Float64Array, Int32Array
+from capture.row_pair import Logits, PairNumbers, RowPair
 
 BoolArray = NDArray[np.bool_]
-Logits = Float32Array | Float64Array
+
+_NUMBERS = PairNumbers._fields[:-2]
+_COUNTS = ("reference_rank", "candidate_rank", "top5_overlap")
 
 _ROUNDING = 1e-15
 """Probability below which one minus a sum of probabilities says nothing."""
@@ -68,88 +75,68 @@ def log_softmax(logits: Float64Array) -> Float64Array:
 
 
 def compare_rows(
-    reference: Logits, candidate: Logits, tokens: Int32Array, shared_ids: BoolArray | None = None
+    reference: Logits, candidate: Logits, tokens: Int32Array, shared_ids: BoolArray | None = None, threads: int = 1
 ) -> PairMetrics:
-    """Compare rows [n, V] that follow the same prefixes.
+    """Compare rows [n, V] that follow the same prefixes; beside the rows it needs memory for a few rows a thread.
 
     Args:
         reference: logits of the reference.
         candidate: logits of the candidate, over the same ids.
         tokens: the token the reference took at each row, int32 [n].
         shared_ids: bool [V], the ids that have bytes in both; None for all of them.
+        threads: how many threads may work at once; numpy lets go of the interpreter while it computes.
     """
-    first, first_outside = _restrict(reference, shared_ids)
-    second, second_outside = _restrict(candidate, shared_ids)
-    first_probability, second_probability = np.exp(first), np.exp(second)
-    middle = np.logaddexp(first, second) - np.log(2.0)
-    first_winner, second_winner = first.argmax(axis=1), second.argmax(axis=1)
-    rows = np.arange(len(first))
+    inside, outside = _split(shared_ids, reference.shape[1])
+    where = None if shared_ids is None else np.where(shared_ids, np.cumsum(shared_ids) - 1, -1)
+    table: Float64Array = np.zeros((len(reference), len(_NUMBERS) + 2))
+    buffers = [RowPair(reference[:1, inside].shape[1]) for _ in range(max(1, min(threads, len(reference))))]
+
+    def fill(worker: int) -> None:
+        for row in range(worker, len(reference), len(buffers)):
+            token = int(tokens[row]) if where is None else int(where[tokens[row]])
+            first, second = reference[row], candidate[row]
+            found = buffers[worker].compare(first[inside], second[inside], token if token >= 0 else None)
+            table[row, :-2] = found[: len(_NUMBERS)]
+            table[row, -2] = _outside(first[outside], found.reference_log_sum_exp)
+            table[row, -1] = _outside(second[outside], found.candidate_log_sum_exp)
+
+    _in_threads(fill, len(buffers))
+    columns: dict[str, Any] = {
+        name: table[:, at].astype(np.int32 if name in _COUNTS else np.float64) for at, name in enumerate(_NUMBERS)
+    }
     return PairMetrics(
-        kl_forward=_expectation(first_probability, first, second),
-        kl_reverse=_expectation(second_probability, second, first),
-        jensen_shannon=np.minimum(
-            (_expectation(first_probability, first, middle) + _expectation(second_probability, second, middle)) / 2,
-            np.log(2.0),
-        ),
-        reference_entropy=_entropy(first_probability, first),
-        candidate_entropy=_entropy(second_probability, second),
-        reference_rank=_rank(second, first_winner),
-        candidate_rank=_rank(first, second_winner),
-        reference_winner_probability=second_probability[rows, first_winner],
-        candidate_winner_probability=first_probability[rows, second_winner],
-        delta_probability=second_probability[rows, tokens] - first_probability[rows, tokens],
-        top5_overlap=_overlap(first, second),
-        reference_outside=first_outside,
-        candidate_outside=second_outside,
-        lower_bound=np.zeros(len(first), np.bool_),
+        **columns,
+        reference_outside=table[:, -2].copy(),
+        candidate_outside=table[:, -1].copy(),
+        lower_bound=np.zeros(len(reference), np.bool_),
     )
 
 
-def _restrict(logits: Logits, shared_ids: BoolArray | None) -> tuple[Float64Array, Float64Array]:
-    """Return log-probabilities over the shared ids (-inf elsewhere) and the probability left outside."""
-    every = log_softmax(logits.astype(np.float64))
-    if shared_ids is None or shared_ids.all():
-        return every, np.zeros(len(logits))
-    outside = np.exp(every[:, ~shared_ids]).sum(axis=1)
-    inside = np.where(shared_ids, every, -np.inf)
-    return log_softmax(inside), outside
+def _in_threads(fill: Callable[[int], None], count: int) -> None:
+    if count == 1:
+        fill(0)
+        return
+    with ThreadPoolExecutor(count) as pool:
+        list(pool.map(fill, range(count)))
 
 
-def _expectation(weights: Float64Array, first: Float64Array, second: Float64Array) -> Float64Array:
-    """Return the mean of `first - second` under `weights`, where a weight of 0 counts as 0; at least 0."""
-    with np.errstate(invalid="ignore"):
-        terms = weights * (first - second)
-    terms[weights == 0] = 0.0
-    total: Float64Array = np.maximum(terms.sum(axis=1), 0.0)
-    return total
+def _split(shared_ids: BoolArray | None, width: int) -> tuple[slice | BoolArray, slice | BoolArray]:
+    """Return what picks the shared ids of a row, and the others: slices, which copy nothing, for a first stretch."""
+    if shared_ids is None:
+        return slice(0, width), slice(0, 0)
+    count = int(np.count_nonzero(shared_ids))
+    if shared_ids[:count].all():
+        return slice(0, count), slice(count, width)
+    return shared_ids, ~shared_ids
 
 
-def _entropy(probability: Float64Array, log_probability: Float64Array) -> Float64Array:
-    with np.errstate(invalid="ignore"):
-        terms = probability * log_probability
-    terms[probability == 0] = 0.0
-    total: Float64Array = np.maximum(-terms.sum(axis=1), 0.0)
-    return total
-
-
-def _rank(log_probability: Float64Array, ids: NDArray[np.int64]) -> Int32Array:
-    """Return how many ids come before `ids`: those strictly higher, and equal ones with a lower id."""
-    value = log_probability[np.arange(len(ids)), ids][:, None]
-    higher = (log_probability > value).sum(axis=1)
-    equal_before = ((log_probability == value) & (np.arange(log_probability.shape[1]) < ids[:, None])).sum(axis=1)
-    rank: Int32Array = (higher + equal_before).astype(np.int32)
-    return rank
-
-
-def _overlap(first: Float64Array, second: Float64Array) -> Int32Array:
-    left, right = _highest_five(first), _highest_five(second)
-    shared: Int32Array = (left[:, :, None] == right[:, None, :]).any(axis=2).sum(axis=1).astype(np.int32)
-    return shared
-
-
-def _highest_five(values: Float64Array) -> NDArray[np.int64]:
-    width = min(5, values.shape[1])
-    return np.argpartition(-values, width - 1, axis=1)[:, :width]
+def _outside(logits: Logits, log_sum_exp: float) -> float:
+    """Return the probability on `logits` beside others whose log-sum-exp is known."""
+    largest = float(logits.max(initial=-np.inf))
+    if largest == -np.inf:
+        return 0.0
+    rest = largest + math.log(float(np.exp(logits.astype(np.float64) - largest).sum()))
+    return 1.0 / (1.0 + math.exp(min(log_sum_exp - rest, 700.0)))
 
 
 def compare_top_k(

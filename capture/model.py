@@ -103,6 +103,7 @@ class Case:
         tools: OpenAI tool definitions, for the template and for checking calls.
         expected_calls: the labelled calls, each `{"name": ..., "arguments": {...}}`; None when not labelled.
         thinking: whether the template is asked for a thinking part.
+        ranges: ranges of the output that the user gives, see `docs/study.md`; they win over those that are found.
     """
 
     case_id: str
@@ -110,18 +111,35 @@ class Case:
     tools: tuple[Json, ...] = ()
     expected_calls: tuple[Json, ...] | None = None
     thinking: bool = False
+    ranges: tuple[Json, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A case as a tokenizer rendered it: the text and its token ids."""
+    """A case as a tokenizer rendered it.
+
+    Attributes:
+        text: the prompt.
+        token_ids: of the prompt.
+        turns: output positions of the assistant turns that a case records, as (first, stop), in order; only they are
+            scored where runs are forced along them. Empty where nothing recorded is followed.
+    """
 
     text: str
     token_ids: tuple[int, ...]
+    turns: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         if not self.token_ids:
             raise UsageError("the chat template rendered an empty prompt; give the case at least one message")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedTurns:
+    """A case that is followed as it was recorded: the prompt with its turns, and every token after the prompt."""
+
+    prompt: Prompt
+    path: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +226,8 @@ class Run:
         positions: number of recorded positions.
         complete: False when the worker died before the run ended.
         seconds: wall time of the run, outside of its identity.
+        probe_stride: 0 where an output was run; where a prompt was probed, every how many-th of its positions was
+            recorded. Those positions are negative: the last token of the prompt has -1.
     """
 
     run_id: RunId
@@ -224,6 +244,12 @@ class Run:
     vocabulary_size: int
     positions: int
     seconds: float
+    probe_stride: int = 0
+
+    @property
+    def follows_text(self) -> bool:
+        """Whether it was forced along a text that no recorded run produced, as imported scores are."""
+        return self.mode is Mode.FORCED and self.forced_along is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,8 +116,9 @@ def _run_pairs(reference: Bundle, candidate: Bundle) -> list[tuple[Run, Run]]:
 def _candidates(candidate: Bundle, yardstick: Run, free: Run) -> list[Run]:
     if yardstick.scoring_path is ScoringPath.DECODE:
         return [run for run in comparable_runs(candidate, yardstick) if run.replica == 0]
+    along = None if free.follows_text else free.run_id
     return [
         run
         for run in candidate.runs
-        if run.mode is Mode.FORCED and run.scoring_path is yardstick.scoring_path and run.forced_along == free.run_id
+        if run.mode is Mode.FORCED and run.scoring_path is yardstick.scoring_path and run.forced_along == along
     ]

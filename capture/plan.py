@@ -13,12 +13,16 @@ from capture.errors import PlanError
 from capture.messages import case_to_json, runtime_to_json
 from capture.model import LOGIT_BYTES, Case, Keep, Runtime, ScoringPath
 from capture.models import model_fingerprint, model_shape
-from capture.study import KeepRule, Study
+from capture.study import Follow, KeepRule, Study
 
 COMPRESSED = 0.62
 """Size of a stored row beside the raw one, as measured on real bf16 logits (9.1 to 10.5 of 16 bits)."""
 
+PROBE = "probe"
+"""Name of the stream of a prompt that is probed."""
+
 _STEP_BYTES = 400
+_CHARACTERS_A_TOKEN = 2
 _ASSUMED_BYTES_A_SECOND = 3.5e9
 _RANGES_SHARE = 0.5
 _START_SECONDS = 10.0
@@ -60,15 +64,34 @@ def bundle_count(study: Study) -> int:
 
 
 def free_streams(study: Study) -> tuple[str, ...]:
-    """Return the names of a runtime's free run and its replicas."""
+    """Return the names of a runtime's free run and its replicas; none where the study follows what is recorded."""
+    if study.follow is Follow.RECORDED or study.probe is not None:
+        return ()
     return tuple(f"free-{replica}" for replica in range(study.replicas + 1))
 
 
 def forced_streams(study: Study, is_reference: bool) -> tuple[str, ...]:
-    """Return the names of the runs forced along the reference; the reference is scored by prefill only."""
+    """Return the names of forced runs.
+
+    Along itself the reference is scored by prefill only; along recorded turns every runtime is scored alike.
+    """
+    if study.probe is not None:
+        return (PROBE,)
+    alike = study.follow is Follow.RECORDED
     return tuple(
-        f"forced-{path.value}" for path in study.scoring_paths if not (is_reference and path is ScoringPath.DECODE)
+        f"forced-{path.value}"
+        for path in study.scoring_paths
+        if alike or not (is_reference and path is ScoringPath.DECODE)
     )
+
+
+def expected_positions(study: Study, case: Case) -> int:
+    """Return how many positions a run of a case has at most; guessed from its text where that is not yet tokenized."""
+    if study.follow is not Follow.RECORDED and study.probe is None:
+        return study.max_tokens
+    written = len(json.dumps(list(case.messages), ensure_ascii=False))
+    guess = written // _CHARACTERS_A_TOKEN + 1
+    return guess if study.probe is None else guess // study.probe.stride + 1
 
 
 def definition(study: Study, case: Case, runtime: Runtime, reference: str) -> str:
@@ -80,9 +103,12 @@ def definition(study: Study, case: Case, runtime: Runtime, reference: str) -> st
         runtime: the runtime.
         reference: what the tokens forced along come from: the reference's own definition or run id; empty for itself.
     """
+    modes: dict[str, object] = {} if study.follow is Follow.REFERENCE else {"follow": study.follow.value}
+    modes |= {} if study.probe is None else {"probe": study.probe.stride}
     rules = {name: getattr(study, name) for name in ("date", "max_tokens", "replicas", "scoring_paths", "stop_ids")}
     facts = {
         **rules,
+        **modes,
         "keep": asdict(study.keep),
         "forks": asdict(study.forks) if reference else None,
         "case": case_to_json(case),
@@ -113,15 +139,17 @@ def _planned(
     is_reference = runtime.name == study.reference
     path = bundle_path(library, study, case.case_id, runtime.name)
     runs = free_streams(study) + forced_streams(study, is_reference)
-    branch_positions = 0 if is_reference else study.forks.most * study.forks.max_tokens
-    replay_positions = study.max_tokens if branch_positions else 0
-    own = study.max_tokens * len(runs)
+    branches = not is_reference and study.probe is None and ScoringPath.DECODE in study.scoring_paths
+    branch_positions = study.forks.most * study.forks.max_tokens if branches else 0
+    length = expected_positions(study, case)
+    replay_positions = length if branch_positions else 0
+    own = length * len(runs)
     seconds, measured = _seconds_a_position(runtime, pace)
     return PlannedBundle(
         runtime=runtime.name,
         case_id=case.case_id,
         path=path,
-        runs=runs if is_reference else (*runs, f"up to {study.forks.most} branches"),
+        runs=(*runs, f"up to {study.forks.most} branches") if branches else runs,
         positions=own + branch_positions,
         bundle_bytes=_bundle_bytes(study.keep.of(case.case_id, runtime.name), runtime, own, branch_positions),
         spool_bytes=_row_bytes(runtime) * (own + branch_positions + replay_positions),

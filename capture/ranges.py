@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from capture.model import RangeKind
+from capture.model import Json, RangeKind
 
 TAGS: tuple[tuple[bytes, tuple[bytes, ...], RangeKind], ...] = (
     (b"<think>", (b"</think>",), RangeKind.THINKING),
@@ -80,7 +80,9 @@ def token_at(offsets: NDArray[np.int64], offset: int) -> int:
     return min(int(np.searchsorted(offsets, offset, side="right")) - 1, len(offsets) - 2)
 
 
-def find_ranges(token_bytes: Sequence[bytes], *, in_thinking: bool = False) -> tuple[Range, ...]:
+def find_ranges(
+    token_bytes: Sequence[bytes], *, in_thinking: bool = False, given: Sequence[Json] = ()
+) -> tuple[Range, ...]:
     """Partition an output into ranges: every token is in exactly one, in order.
 
     A token that holds the first byte of an opening tag belongs to the range that the tag opens, one that holds the last
@@ -90,13 +92,51 @@ def find_ranges(token_bytes: Sequence[bytes], *, in_thinking: bool = False) -> t
     Args:
         token_bytes: the bytes of each output token, special tokens as they are written.
         in_thinking: whether the prompt is known to end inside a thinking part.
+        given: ranges that a case gives, see `capture.cases`; they win over what is found, the earlier over the later.
     """
     offsets = token_offsets(token_bytes)
     starts: list[tuple[int, RangeKind]] = [(0, RangeKind.PROSE)]
     for span in find_spans(b"".join(token_bytes), in_thinking=in_thinking):
         starts.append((token_at(offsets, span.start), span.kind))
         starts.append((token_at(offsets, span.stop - 1) + 1, RangeKind.PROSE))
-    return tuple(_partition(starts, len(token_bytes)))
+    found = tuple(_partition(starts, len(token_bytes)))
+    return _overlaid(found, list(_given_ranges(given, b"".join(token_bytes), offsets))) if given else found
+
+
+def _given_ranges(given: Sequence[Json], data: bytes, offsets: NDArray[np.int64]) -> Iterator[Range]:
+    """Yield the ranges that a case gives as far as this output holds them."""
+    length = len(offsets) - 1
+    for one in given:
+        kind = RangeKind(one["kind"])
+        if "start" in one:
+            start, stop = one["start"], min(one["stop"], length)
+            if start < stop:
+                yield Range(kind, start, stop)
+        else:
+            for first, end in _between(data, one["from"].encode(), one["to"].encode()):
+                yield Range(kind, token_at(offsets, first), token_at(offsets, end - 1) + 1)
+
+
+def _between(data: bytes, opening: bytes, closing: bytes) -> Iterator[tuple[int, int]]:
+    """Yield byte spans from an opening text to a closing one, both included; to the end where it never closes."""
+    start = data.find(opening)
+    while start >= 0:
+        close = data.find(closing, start + len(opening))
+        stop = len(data) if close < 0 else close + len(closing)
+        yield start, stop
+        start = data.find(opening, stop)
+
+
+def _overlaid(found: Sequence[Range], given: Sequence[Range]) -> tuple[Range, ...]:
+    """Return a partition in which given ranges take the place of what was found."""
+    pieces = [*found, *given]
+    owner = np.zeros(found[-1].stop if found else 0, np.int64)
+    for index in [*range(len(found)), *range(len(pieces) - 1, len(found) - 1, -1)]:
+        owner[pieces[index].start : pieces[index].stop] = index
+    borders = [0, *(np.flatnonzero(owner[1:] != owner[:-1]) + 1).tolist(), len(owner)] if len(owner) else [0]
+    return tuple(
+        Range(pieces[owner[start]].kind, start, stop) for start, stop in zip(borders, borders[1:], strict=False)
+    )
 
 
 def _partition(starts: list[tuple[int, RangeKind]], length: int) -> Iterator[Range]:

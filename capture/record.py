@@ -30,7 +30,7 @@ from capture.reference import Reference, check_same_vocabulary, read_reference
 from capture.seal import mentioned_tokens
 from capture.session import RuntimeSession
 from capture.spool import sync_folder
-from capture.study import Study
+from capture.study import Follow, Study
 from capture.version import VERSION
 
 
@@ -110,10 +110,27 @@ class Recorder:
             return
         with self._session(runtime, missing[0]) as session:
             for case in missing:
-                prompt = session.tokenize(case, self._study.date)
+                prompt, along = self._tokenized(session, case)
                 stop_ids = self._study.stop_ids or session.facts.stop_ids
-                recorder = self._case_recorder(session, case, prompt, stop_ids, "")
-                self._seal(session, case, prompt, recorder, recorder.record_reference(), "")
+                recorder = self._case_recorder(session, case, prompt, stop_ids, "", len(along))
+                self._seal(session, case, prompt, recorder, self._recorded(recorder, along, None), "")
+
+    def _tokenized(self, session: RuntimeSession, case: Case) -> tuple[Prompt, tuple[int, ...]]:
+        """Return the prompt and, where the study follows what is recorded, every token after it."""
+        if self._study.follow is not Follow.RECORDED:
+            return session.tokenize(case, self._study.date), ()
+        found = session.tokenize_turns(case, self._study.date)
+        return found.prompt, found.path
+
+    def _recorded(
+        self, recorder: CaseRecorder, path: tuple[int, ...], reference: Reference | None
+    ) -> list[RecordedRun]:
+        """Record what the study asks of one runtime on one case; `reference` is None for the reference itself."""
+        if self._study.probe is not None:
+            return [recorder.record_probe(self._study.probe.stride)]
+        if self._study.follow is Follow.RECORDED:
+            return recorder.record_turns(path, reference)
+        return recorder.record_reference() if reference is None else recorder.record_candidate(reference)
 
     def _references(self) -> dict[str, Reference]:
         folder = self._library / self._study.name
@@ -134,10 +151,11 @@ class Recorder:
             for case in missing:
                 reference = references[case.case_id]
                 check_same_vocabulary(reference, runtime.name, session.vocabulary)
+                path = reference.token_ids if self._study.follow is Follow.RECORDED else ()
                 recorder = self._case_recorder(
-                    session, case, reference.prompt, reference.stop_ids, reference.run.run_id
+                    session, case, reference.prompt, reference.stop_ids, reference.run.run_id, len(path)
                 )
-                runs = recorder.record_candidate(reference)
+                runs = self._recorded(recorder, path, reference)
                 self._seal(session, case, reference.prompt, recorder, runs, reference.run.run_id)
 
     @contextmanager
@@ -174,13 +192,20 @@ class Recorder:
                 )
 
     def _case_recorder(
-        self, session: RuntimeSession, case: Case, prompt: Prompt, stop_ids: tuple[int, ...], reference: str
+        self,
+        session: RuntimeSession,
+        case: Case,
+        prompt: Prompt,
+        stop_ids: tuple[int, ...],
+        reference: str,
+        followed: int,
     ) -> CaseRecorder:
-        session.check_length(case.case_id, prompt, self._study.max_tokens)
+        output = 0 if self._study.probe is not None else followed or self._study.max_tokens
+        session.check_length(case.case_id, prompt, output)
         asked = definition(self._study, case, session.runtime, reference)
         folder = self._spool_folder(case, session.runtime, asked)
         session.prepare(folder)
-        return CaseRecorder(self._study, session, case.case_id, prompt, stop_ids, folder)
+        return CaseRecorder(self._study, session, case.case_id, prompt, stop_ids, folder, case.ranges)
 
     def _seal(
         self,
@@ -212,12 +237,12 @@ class Recorder:
 
     def _template_differs(self, session: RuntimeSession, case: Case, prompt: Prompt) -> bool:
         try:
-            own = session.tokenize(case, self._study.date)
+            own, _ = self._tokenized(session, case)
         except WorkerDiedError:
             raise
         except EngineError:
             return False  # it has no template of its own, so none that could differ
-        if own.token_ids != prompt.token_ids:
+        if (own.token_ids, own.turns) != (prompt.token_ids, prompt.turns):
             self._reporter.note(f"{session.runtime.name}: its own chat template renders {case.case_id} differently")
             return True
         return False

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from capture.bundle import RecordedRun
 from capture.engines.base import ModelFacts
 from capture.identity import run_id
-from capture.model import Json, Keep, Origin, RangeKind, Run, Steps, Token
+from capture.model import Json, Keep, Mode, Origin, RangeKind, Run, ScoringPath, Steps, Token
 from capture.prefix import chain, prefix_of
 from capture.ranges import find_ranges
 from capture.rows import RowStatistics, describe_rows, row_hash, widen
@@ -27,6 +28,7 @@ def record_run(
     vocabulary: Mapping[int, Token],
     before: Sequence[int],
     origin: Origin,
+    given: Sequence[Json] = (),
 ) -> RecordedRun:
     """Return the run that a stream holds.
 
@@ -38,10 +40,43 @@ def record_run(
         vocabulary: tokens by id, to find ranges.
         before: every token before the stream's first position, prompt included.
         origin: how the run came about.
+        given: ranges that the case gives.
     """
     steps = stream_steps(stream, facts, keep.top_k, before)
     kept = keep.kept(origin)
-    run = Run(
+    run = _run(stream, steps, facts, manifest, origin, kept)
+    return RecordedRun(run, steps, manifest, kept_rows(steps, kept, keep.ranges, vocabulary, before, given), stream.row)
+
+
+def record_probe(
+    stream: Stream, facts: ModelFacts, manifest: Json, keep: KeepRule, prompt_ids: Sequence[int], stride: int
+) -> RecordedRun:
+    """Return the run that a probe of a prompt left: its positions are those of the prompt, so they are negative.
+
+    Args:
+        stream: the spooled positions; 0 is the one after the first token of the prompt.
+        facts: dtype and vocabulary size of its rows.
+        manifest: what decided its bits.
+        keep: which rows go into the bundle.
+        prompt_ids: the whole prompt.
+        stride: every how many-th position was recorded.
+    """
+    prefixes = list(chain(prompt_ids))
+    places = stream.records["position"].astype(np.int64) + 1
+    steps = replace(
+        stream_steps(stream, facts, keep.top_k, ()),
+        position=(places - len(prompt_ids)).astype(np.int32),
+        prefix_id=tuple(prefixes[place] for place in places.tolist()),
+    )
+    origin = Origin(Mode.FORCED, ScoringPath.PREFILL)
+    kept = Keep.ALL if keep.kept(origin) is Keep.ALL else Keep.TOP_K  # a prompt has no ranges
+    rows = tuple(range(len(steps))) if kept is Keep.ALL else ()
+    run = replace(_run(stream, steps, facts, manifest, origin, kept), probe_stride=stride)
+    return RecordedRun(run, steps, manifest, rows, stream.row)
+
+
+def _run(stream: Stream, steps: Steps, facts: ModelFacts, manifest: Json, origin: Origin, kept: Keep) -> Run:
+    return Run(
         run_id=run_id(steps, manifest, origin),
         **{name: getattr(origin, name) for name in Origin.__slots__},
         ending=stream.ending,
@@ -52,7 +87,6 @@ def record_run(
         positions=len(steps),
         seconds=stream.seconds,
     )
-    return RecordedRun(run, steps, manifest, kept_rows(steps, kept, keep.ranges, vocabulary, before), stream.row)
 
 
 def stream_steps(stream: Stream, facts: ModelFacts, top_k: int, before: Sequence[int]) -> Steps:
@@ -78,7 +112,12 @@ def stream_steps(stream: Stream, facts: ModelFacts, top_k: int, before: Sequence
 
 
 def kept_rows(
-    steps: Steps, keep: Keep, kinds: Sequence[RangeKind], vocabulary: Mapping[int, Token], before: Sequence[int]
+    steps: Steps,
+    keep: Keep,
+    kinds: Sequence[RangeKind],
+    vocabulary: Mapping[int, Token],
+    before: Sequence[int],
+    given: Sequence[Json] = (),
 ) -> tuple[int, ...]:
     """Return the indices of steps whose raw rows are kept.
 
@@ -92,7 +131,7 @@ def kept_rows(
     first = int(steps.position[0]) if len(steps) else 0
     output = [*before[len(before) - first :], *steps.token_id.tolist()]
     texts = [vocabulary[token].data if token in vocabulary else b"" for token in output]
-    wanted = [found for found in find_ranges(texts) if found.kind in kinds]
+    wanted = [found for found in find_ranges(texts, given=given) if found.kind in kinds]
     return tuple(index - first for found in wanted for index in range(max(found.start, first), found.stop))
 
 

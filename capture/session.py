@@ -14,7 +14,7 @@ from typing import Self
 from capture.cases import without_recorded_answer
 from capture.engines.base import Job, ModelFacts
 from capture.errors import PlanError
-from capture.model import LOGIT_BYTES, Case, Prompt, Runtime, Token
+from capture.model import LOGIT_BYTES, Case, Prompt, RecordedTurns, Runtime, Token
 from capture.models import model_folder
 from capture.progress import Reporter
 from capture.spool import Stream, is_done, read_json, read_stream, write_json
@@ -76,6 +76,10 @@ class RuntimeSession:
     def tokenize(self, case: Case, date: str) -> Prompt:
         """Return the case as this runtime renders it, up to the answer that it may end with."""
         return self._worker.tokenize(without_recorded_answer(case), date)
+
+    def tokenize_turns(self, case: Case, date: str) -> RecordedTurns:
+        """Return the case as this runtime renders it with the assistant turns that it records."""
+        return self._worker.tokenize_turns(case, date)
 
     def check_length(self, case_id: str, prompt: Prompt, max_tokens: int) -> None:
         """Refuse a prompt that leaves no room for the output.

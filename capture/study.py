@@ -9,12 +9,14 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from capture.cases import read_cases
+from capture.checks import CheckRule
 from capture.engines import validate_options
 from capture.errors import StudyError, UsageError
 from capture.model import Case, FlipClass, Keep, Mode, Origin, RangeKind, Runtime, ScoringPath
@@ -71,6 +73,27 @@ class ForkBudget:
     classes: tuple[FlipClass, ...]
 
 
+_PREFILL_CHUNK: Mapping[str, tuple[str, int | None]] = {
+    "torch": ("prefill_chunk", 128),
+    "vllm": ("max_num_batched_tokens", None),
+}
+
+
+class Follow(StrEnum):
+    """Which tokens runs are forced along."""
+
+    REFERENCE = "reference"
+    RECORDED = "recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRule:
+    """How long prompts are probed: every `stride`-th position, told by windows of `window` positions."""
+
+    stride: int
+    window: int
+
+
 @dataclass(frozen=True, slots=True)
 class Study:
     """Cases and runtimes with one reference; see `docs/study.md` for the file.
@@ -83,6 +106,9 @@ class Study:
         replicas: how often each runtime's free run is repeated.
         scoring_paths: the paths that runtimes are forced by.
         stop_ids: ids that end a free run; empty takes the reference model's own.
+        follow: what runs are forced along: the reference's output, or the assistant turns recorded in a case.
+        probe: how prompts are scored instead of running anything; None where outputs are recorded.
+        check: the user's own check; None where there is none.
     """
 
     name: str
@@ -98,6 +124,9 @@ class Study:
     stop_ids: tuple[int, ...]
     keep: KeepRule
     forks: ForkBudget
+    follow: Follow = Follow.REFERENCE
+    probe: ProbeRule | None = None
+    check: CheckRule | None = None
 
     @property
     def candidates(self) -> tuple[Runtime, ...]:
@@ -125,6 +154,17 @@ class _StudyTable(_Strict):
     replicas: int = Field(default=0, ge=0, le=100)
     scoring_paths: tuple[ScoringPath, ...] = (ScoringPath.DECODE,)
     stop_ids: tuple[int, ...] = ()
+    follow: Follow = Follow.REFERENCE
+
+
+class _ProbeTable(_Strict):
+    stride: int = Field(default=32, ge=1, le=1_000_000)
+    window: int = Field(default=8000, ge=1, le=100_000_000)
+
+
+class _CheckTable(_Strict):
+    command: tuple[str, ...] = Field(min_length=1)
+    timeout_seconds: float = Field(default=60.0, gt=0, le=86_400)
 
 
 class _KeepTable(_Strict):
@@ -157,6 +197,8 @@ class _StudyFile(_Strict):
     study: _StudyTable
     keep: _KeepTable = _KeepTable()
     forks: _ForksTable = _ForksTable()
+    probe: _ProbeTable | None = None
+    check: _CheckTable | None = None
     runtime: tuple[_RuntimeTable, ...] = Field(min_length=1)
 
 
@@ -189,6 +231,7 @@ def _study(path: Path, tables: _StudyFile) -> Study:
     _refuse_repeated(path, [runtime.name for runtime in runtimes])
     _check_reference(path, head, {runtime.name for runtime in runtimes})
     cases = _cases(path, head)
+    _check_mode(path, tables, cases, runtimes)
     _check_kept(path, tables.keep.runtimes, "runtimes", [runtime.name for runtime in runtimes])
     _check_kept(path, tables.keep.cases, "cases", [case.case_id for case in cases])
     return Study(
@@ -205,7 +248,42 @@ def _study(path: Path, tables: _StudyFile) -> Study:
         stop_ids=head.stop_ids,
         keep=KeepRule(**{name: getattr(tables.keep, name) for name in KeepRule.__slots__}),
         forks=ForkBudget(tables.forks.most, tables.forks.max_tokens, tables.forks.classes),
+        follow=head.follow,
+        probe=ProbeRule(tables.probe.stride, tables.probe.window) if tables.probe else None,
+        check=_check(path, tables.check) if tables.check else None,
     )
+
+
+def prefill_chunk(runtime: Runtime) -> int | None:
+    """Return how many positions a runtime computes at once when it reads a prompt; None where its engine decides."""
+    name, default = _PREFILL_CHUNK.get(runtime.engine, ("", None))
+    chunk = runtime.options.get(name, default)
+    return chunk if isinstance(chunk, int) else None
+
+
+def _check_mode(path: Path, tables: _StudyFile, cases: tuple[Case, ...], runtimes: tuple[Runtime, ...]) -> None:
+    """Refuse what cannot be had together, and cases without a turn to follow."""
+    follows = tables.study.follow is Follow.RECORDED
+    bare = next(
+        (case.case_id for case in cases if not any(one.get("role") == "assistant" for one in case.messages)), ""
+    )
+    if follows and bare:
+        raise StudyError(f"{path}: case '{bare}' records no assistant turn to follow; leave it out with 'only'")
+    if tables.probe is not None and follows:
+        raise StudyError(f"{path}: [probe] scores prompts and follows nothing; take out 'follow' or [probe]")
+    chunks = {chunk for chunk in map(prefill_chunk, runtimes) if chunk is not None}
+    if tables.probe is not None and len(chunks) > 1:
+        told = ", ".join(f"{chunk:,}" for chunk in sorted(chunks))
+        raise StudyError(
+            f"{path}: a probe needs the same prefill chunk in all lanes, and these have {told}; "
+            "set 'prefill_chunk' (torch) or 'max_num_batched_tokens' (vllm) alike"
+        )
+    if (follows or tables.probe is not None) and tables.study.replicas:
+        raise StudyError(f"{path}: replicas repeat free runs, and this study has none; take out 'replicas'")
+
+
+def _check(path: Path, table: _CheckTable) -> CheckRule:
+    return CheckRule(table.command, table.timeout_seconds, path.absolute().parent)
 
 
 def _runtime(path: Path, table: _RuntimeTable) -> Runtime:

@@ -38,10 +38,14 @@ _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
 @dataclass(frozen=True, slots=True)
 class SchemaBreak:
-    """Where arguments break a schema: a few words, and the path of the offending part."""
+    """Where arguments break a schema: a few words, and the path of the offending part.
+
+    `at_end` is True where it is the end of that part that is wrong, since something is missing from it.
+    """
 
     reason: str
     path: tuple[str | int, ...]
+    at_end: bool = False
 
 
 class _BudgetSpent(Exception):  # noqa: N818 - a signal inside this module
@@ -149,7 +153,7 @@ def _break(error: jsonschema.ValidationError) -> SchemaBreak:
     value: Any = error.validator_value
     if error.validator == "required":
         missing = next(key for key in value if key not in error.instance)  # type: ignore[operator]
-        return SchemaBreak(f"{printable(missing)} is missing", path)
+        return SchemaBreak(f"{printable(missing)} is missing", path, at_end=True)
     if error.validator == "additionalProperties":
         known = error.schema.get("properties", {})  # type: ignore[union-attr]
         extra = next(key for key in error.instance if key not in known)  # type: ignore[union-attr]

@@ -100,8 +100,13 @@ class Worker:
         }
 
     def _tokenize(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        prompt = self._running().tokenize(case_from_json(request["case"]), request["date"])
-        return {"text": prompt.text, "token_ids": list(prompt.token_ids)}
+        case, date = case_from_json(request["case"]), request["date"]
+        if request.get("recorded"):
+            found = self._running().tokenize_turns(case, date)
+            prompt, more = found.prompt, {"turns": found.prompt.turns, "path": found.path}
+        else:
+            prompt, more = self._running().tokenize(case, date), {}
+        return {"text": prompt.text, "token_ids": list(prompt.token_ids), **more}
 
     def _vocabulary(self, _: Mapping[str, Any]) -> Mapping[str, Any]:
         tokens = self._running().vocabulary()

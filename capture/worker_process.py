@@ -19,7 +19,7 @@ from capture.engines import engine_environment
 from capture.engines.base import Job, ModelFacts
 from capture.errors import EngineError, StorageFullError, WorkerDiedError
 from capture.messages import case_to_json, job_to_json, runtime_to_json
-from capture.model import Case, Json, Prompt, Runtime, Token
+from capture.model import Case, Json, Prompt, RecordedTurns, Runtime, Token
 from capture.switch import KillSwitch
 
 Progress = Callable[[int], None]
@@ -72,6 +72,12 @@ class WorkerProcess:
         """Return the case as this runtime's own chat template and tokenizer render it."""
         answer = self._ask({"request": "tokenize", "case": case_to_json(case), "date": date})
         return Prompt(answer["text"], tuple(answer["token_ids"]))
+
+    def tokenize_turns(self, case: Case, date: str) -> RecordedTurns:
+        """Return the case with its recorded assistant turns, as this runtime's own template and tokenizer render it."""
+        answer = self._ask({"request": "tokenize", "case": case_to_json(case), "date": date, "recorded": True})
+        turns = tuple((first, stop) for first, stop in answer["turns"])
+        return RecordedTurns(Prompt(answer["text"], tuple(answer["token_ids"]), turns), tuple(answer["path"]))
 
     def vocabulary(self) -> tuple[Token, ...]:
         """Return every token that has bytes, by rising id."""

@@ -5,7 +5,7 @@ import { announce, focusToken, readyTokens } from "./reading.js";
 
 const NEAR_PX = 1000; // chunks this near to the window are filled
 const FAR_PX = 3200; // chunks farther from it are emptied
-const BELOW_PX = 4; // where the first line stands, under the ribbon
+export const BELOW_PX = 4; // where the first line stands, under the ribbon
 const NEAR_CHUNKS = 8; // looked through for flips that are not marked
 const KEPT = 40; // answers kept for scrolling back
 const SETTLE_MS = 300;
@@ -14,7 +14,6 @@ const WRAPPING = 1.06; // lines are not full: words wrap
 const SHORT_LINES = 0.55; // what a line break adds, in lines
 
 let text = null; // the transcript on the page: {root, plan, chunks, near, far}
-let place = null; // where the reader's token stood before a swap: {position, y}
 const answers = new Map();
 const pending = new Map();
 
@@ -193,13 +192,13 @@ function wentFar(entries) {
 // Where the reader is
 
 // The ribbon may stand over the text; what is behind it is not in sight.
-function top() {
+export function bottomOfRibbon() {
   const above = document.querySelector(".over-all");
   return above ? Math.max(above.getBoundingClientRect().bottom, 0) * (getComputedStyle(above).position === "sticky") : 0;
 }
 
-function middle() {
-  return top() + (innerHeight - top()) / 3;
+export function middle() {
+  return bottomOfRibbon() + (innerHeight - bottomOfRibbon()) / 3;
 }
 
 function chunkOf(position) {
@@ -207,11 +206,11 @@ function chunkOf(position) {
   return index < 0 ? text.plan.length - 1 : index;
 }
 
-function tokenAt(position) {
+export function tokenAt(position) {
   return text.root.querySelector(`.stretch .t[data-p="${position}"]`);
 }
 
-function positionAt(y) {
+function chunkAt(y) {
   let low = 0;
   let high = text.chunks.length - 1;
   while (low < high) {
@@ -219,19 +218,47 @@ function positionAt(y) {
     if (text.chunks[middle].getBoundingClientRect().bottom > y) high = middle;
     else low = middle + 1;
   }
-  const box = text.chunks[low].getBoundingClientRect();
+  return low;
+}
+
+// About which position is at a height, also of text that has not come yet.
+function positionAt(y) {
+  const index = chunkAt(y);
+  const box = text.chunks[index].getBoundingClientRect();
   const share = box.height ? Math.min(Math.max((y - box.top) / box.height, 0), 1) : 0;
-  const { first, stop } = text.plan[low];
+  const { first, stop } = text.plan[index];
   return Math.min(Math.round(first + share * (stop - first)), Math.max(stop - 1, first));
 }
 
 // The positions that are in the window, about.
 export function visible() {
-  return text ? [positionAt(top()), positionAt(innerHeight)] : null;
+  return text ? [positionAt(bottomOfRibbon()), positionAt(innerHeight)] : null;
+}
+
+// The first token of the first line that is in sight; null where its text has not come yet.
+export function firstInSight() {
+  const edge = bottomOfRibbon() + BELOW_PX;
+  for (const chunk of text.chunks.slice(chunkAt(edge))) {
+    if (chunk.classList.contains("empty")) return null;
+    const own = [...chunk.querySelectorAll(".stretch .t")];
+    const first = own.find((token) => token.getBoundingClientRect().bottom > edge);
+    if (first) return first;
+  }
+  return null;
+}
+
+export function firstPosition() {
+  const token = firstInSight();
+  return token ? Number(token.dataset.p) : positionAt(bottomOfRibbon());
 }
 
 export function isTranscript() {
   return Boolean(text?.root.isConnected);
+}
+
+// The element that holds the text.
+export function transcript() {
+  return text.root;
 }
 
 // Brings a position into the window without waiting for its text.
@@ -253,7 +280,7 @@ export async function goTo(position) {
   return token;
 }
 
-function hold(token, y) {
+export function hold(token, y) {
   const box = token.getClientRects()[0];
   if (box && Math.abs(box.top - y) > 1) scrollBy({ top: box.top - y, behavior: "instant" });
 }
@@ -262,14 +289,14 @@ function hold(token, y) {
 
 function inSight(token) {
   const box = token.getClientRects()[0];
-  return box && box.bottom > top() && box.top < innerHeight;
+  return box && box.bottom > bottomOfRibbon() && box.top < innerHeight;
 }
 
 function start() {
   const focused = document.activeElement?.closest(".stretch .t");
   const pinned = text.root.querySelector(".stretch .pinned");
   const token = [focused, pinned].find((one) => one && inSight(one));
-  return token ? [Number(token.dataset.p), false] : [positionAt(top()), true];
+  return token ? [Number(token.dataset.p), false] : [firstPosition(), true];
 }
 
 // Next or previous flip; `every` counts those that are not marked, too, where one is near.
@@ -291,32 +318,11 @@ export async function flipAcross(step, every = false) {
   focusToken(known && inSight(known) ? known : await goTo(wanted));
 }
 
-// The address follows the reader, without leaving a trace in the history
-
-let timer = 0;
-
-function scrolled() {
-  clearTimeout(timer);
-  timer = setTimeout(remember, SETTLE_MS);
-}
-
 // Chunks that came into sight unmeasured are measured once the reader has stopped.
-function rest() {
+export function rest() {
   for (const [index, chunk] of text.chunks.entries()) {
     if (!chunk.classList.contains("empty") && !chunk.classList.contains("settled")) settle(chunk, index);
   }
-}
-
-function remember() {
-  if (!isTranscript()) return;
-  rest();
-  const address = new URL(location.href);
-  const [first, last] = visible();
-  const pinned = text.root.dataset.pinned === undefined ? 0 : Number(text.root.dataset.pinned);
-  const natural = first <= pinned && pinned <= last;
-  if (natural) address.searchParams.delete("at");
-  else address.searchParams.set("at", String(first));
-  if (address.href !== location.href) history.replaceState(history.state, "", address);
 }
 
 let width = 0;
@@ -327,40 +333,22 @@ function resized() {
   clearTimeout(resizing);
   resizing = setTimeout(() => {
     width = innerWidth;
-    const at = positionAt(top());
+    const at = positionAt(bottomOfRibbon());
+    const first = firstInSight();
     text.heights.clear();
     measure();
     for (const [index, chunk] of text.chunks.entries()) {
       if (chunk.classList.contains("empty")) size(chunk, index);
       else settle(chunk, index);
     }
-    if (at > 0) toTheTop(text.chunks[chunkOf(at)]);
+    if (at > 0 && first) hold(first, bottomOfRibbon() + BELOW_PX);
+    else if (at > 0) toTheTop(at);
   }, SETTLE_MS);
 }
 
-// Before a swap: which token the reader looks at, and how high it stands, so that it stays there.
-function leave(event) {
-  if (!isTranscript() || event.detail.target?.id !== "page") return;
-  const path = event.detail.pathInfo?.requestPath ?? "";
-  const wanted = /\/f\/(\d+)/.exec(path)?.[1] ?? text.root.dataset.pinned;
-  const token = wanted === undefined ? null : tokenAt(wanted);
-  const y = token?.getClientRects()[0]?.top;
-  const inside = y !== undefined && y > top() && y < innerHeight;
-  place = inside ? { position: Number(wanted), y } : null;
-}
-
-function toTheTop(chunk) {
-  scrollBy({ top: chunk.getBoundingClientRect().top - top(), behavior: "instant" });
-}
-
-function arrive() {
-  const at = new URL(location.href).searchParams.get("at");
-  const named = /\/f\/(\d+)/.exec(location.pathname)?.[1]; // its prefix may be unknown: the nearest place is shown
-  const wanted = place?.position ?? at ?? text.root.dataset.pinned ?? named;
-  const token = wanted === undefined ? null : tokenAt(wanted);
-  if (token) hold(token, place?.y ?? (at === null ? middle() : top() + BELOW_PX));
-  else if (Number(text.root.dataset.at) > 0) toTheTop(text.chunks[chunkOf(Number(text.root.dataset.at))]);
-  place = null;
+export function toTheTop(position) {
+  const box = text.chunks[chunkOf(position)].getBoundingClientRect();
+  scrollBy({ top: box.top - bottomOfRibbon(), behavior: "instant" });
 }
 
 function watch() {
@@ -372,13 +360,14 @@ function watch() {
   }
 }
 
+// Returns whether the page has a text that is new to it.
 export function setUpTranscript() {
   const root = document.querySelector("[data-transcript]");
-  if (text && text.root === root) return;
+  if (text && text.root === root) return false;
   text?.near.disconnect();
   text?.far.disconnect();
   text = root ? { root, plan: planOf(root), chunks: [], heights: new Map() } : null;
-  if (!text) return;
+  if (!text) return false;
   width = innerWidth;
   history.scrollRestoration = "manual"; // heights are estimates, so pixels would lead elsewhere
   const there = new Map([...root.querySelectorAll(".chunk")].map((chunk) => [Number(chunk.dataset.chunk), chunk]));
@@ -389,10 +378,8 @@ export function setUpTranscript() {
     else size(chunk, index);
   }
   root.append(...text.chunks);
-  arrive();
   watch();
+  return true;
 }
 
-document.addEventListener("htmx:beforeSwap", leave);
-addEventListener("scroll", scrolled, { passive: true });
 addEventListener("resize", resized, { passive: true });

@@ -99,7 +99,7 @@ def test_a_broken_call_says_why_and_where(text: bytes, reason: str, rest: bytes)
     ("arguments", "reason", "rest"),
     [
         (b'{"device": 7}', "device is not of type string", b"7}}</tool_call>"),
-        (b'{"count": 7}', "device is missing", b'{"count": 7}}</tool_call>'),
+        (b'{"count": 7}', "device is missing", b"}}</tool_call>"),
         (b'{"device": "a", "vlan": 7}', "vlan is not an argument", b"7}}</tool_call>"),
     ],
 )
@@ -115,6 +115,12 @@ def test_a_call_that_is_only_thought_of_is_none() -> None:
     text = b"<think>" + HERMES + b"</think>"
     assert read_calls(text) == ()
     assert call(text + HERMES).start == len(text)
+
+
+def test_a_bare_call_that_is_only_thought_of_is_none() -> None:
+    bare = b'{"name": "run", "parameters": {"device": "sw1", "count": 2}}'
+    assert read_calls(bare + b"</think>") == ()
+    assert call(b"\n" + bare).start == 1
 
 
 def test_reading_goes_on_after_a_broken_call() -> None:
@@ -140,6 +146,7 @@ PIECES = (
     *(b"[TOOL_CALLS]", b"f[ARGS]", b"<|python_tag|>", b"<think>", b"</think>", b"</s>", b"<|im_end|>", b"[" * 500),
     *(
         b'{"name": "run", "arguments": ',
+        b'{"name": "run", "parameters": {}}',
         b'{"device": ',
         b"}",
         b"[",

@@ -17,7 +17,7 @@ from capture.engines import ENGINE_NAMES
 from capture.engines.torch_options import CHOICES, TorchOptions
 from capture.engines.vllm_options import VllmOptions
 from capture.model import Runtime
-from capture.study import ForkBudget, KeepRule, Study
+from capture.study import CheckRule, ForkBudget, KeepRule, ProbeRule, Study
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -55,10 +55,12 @@ def test_every_key_is_documented() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [Study, KeepRule, ForkBudget, Runtime, TorchOptions, VllmOptions], ids=lambda value: value.__name__
+    "value",
+    [Study, KeepRule, ForkBudget, ProbeRule, CheckRule, Runtime, TorchOptions, VllmOptions],
+    ids=lambda value: value.__name__,
 )
 def test_every_key_of_a_study_is_documented(value: type) -> None:
-    derived = {"runtimes", "keep", "forks"}
+    derived = {"runtimes", "keep", "forks", "probe", "check", "folder"}
     names = [found.name for found in fields(value) if found.name not in derived]
     assert [name for name in names if f"`{name}`" not in document("study.md")] == []
 

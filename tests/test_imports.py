@@ -11,7 +11,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 PURE = (
     "model", "errors", "prefix", "trie", "align", "stretches", "metrics", "rows", "flips", "ranges", "toolcalls",
-    "callparser", "jsontext", "toolschema", "callplaces", "callgrammar", "consequences", "identity", "manifests",
+    "callparser", "jsontext", "toolschema", "callplaces", "callgrammar", "given_ranges", "context_windows",
+    "consequences", "identity", "manifests",
+    "intervals", "samples", "summary", "perplexity", "rounding", "ranking", "row_pair", "encoding",
 )  # fmt: skip
 INPUT_OUTPUT = {
     "os",
@@ -39,6 +41,7 @@ ONLY_IN = {
     "zstandard": ("capture/codec.py",),
     "llguidance": ("capture/grammar.py",),
     "resvg_py": ("app/export_png.py",),
+    "plotly": (),
 }
 
 

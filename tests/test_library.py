@@ -384,3 +384,18 @@ def test_branches_that_cannot_be_read_cost_only_themselves(copy: Path) -> None:
     assert "int4" not in {branch.runtime for branch in opened.branches}
     assert len(opened.branches) == 4
     assert any("branches of synthetic/iface--int4" in notice for notice in opened.notices)
+
+
+def test_a_lane_whose_tokens_do_not_lead_to_its_prefixes_is_not_shown(copy: Path) -> None:
+    path = copy / "synthetic" / "iface--int4.duckdb"
+    _edit(path, "UPDATE step SET token_id = 7, top1 = 7 WHERE run = 0 AND position = 9")
+    opened = Library(copy).open_case("iface")
+    assert "int4" not in {lane.facts.runtime.name for lane in opened.lanes}
+    assert any("contradict" in notice for notice in opened.notices)
+
+
+def test_a_vocabulary_that_claims_to_be_the_same_and_is_not_is_not_compared(copy: Path) -> None:
+    _edit(copy / "synthetic" / "iface--int4.duckdb", "UPDATE token SET bytes = '\\xFF\\xFE'::BLOB")
+    opened = Library(copy).open_case("iface")
+    assert "int4" not in {lane.facts.runtime.name for lane in opened.lanes}
+    assert any("different tokenizers" in notice for notice in opened.notices)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.flip_filter import CLASSES, SORTS, VERDICTS, FlipFilter
-from app.links import CaseLink, ForkLink, Link, ViewOptions, parse, parse_options, static_url
+from app.links import MOST_NOTICES, CaseLink, ForkLink, Link, ViewOptions, parse, parse_options, static_url
 from capture.model import Mode
 
 _HEX = "0123456789abcdef"
@@ -69,20 +70,46 @@ def test_reading_never_fails(address: str) -> None:
     parse_options(parse_qsl(address, keep_blank_values=True))
 
 
-@given(st.lists(st.tuples(st.sampled_from(["mode", "lanes", "columns", "other", "view", "at"]), st.text(max_size=30))))
+_NAMES = (
+    "mode",
+    "lanes",
+    "reference",
+    "columns",
+    "view",
+    "follow",
+    "at",
+    "flips",
+    "class",
+    "lane",
+    "verdict",
+    "margin",
+)
+
+_VALUES = st.text(max_size=30) | _OPTIONS.flatmap(lambda one: st.sampled_from([*one.items().values(), "decided", "x"]))
+
+
+@given(st.lists(st.tuples(st.sampled_from([*_NAMES, "sort", "other"]), _VALUES)))
 def test_what_was_read_survives_a_second_round_without_notices(items: list[tuple[str, str]]) -> None:
     options, _ = parse_options(items)
     again, notices = parse_options(parse_qsl(options.query().removeprefix("?")))
-    assert again == ViewOptions(
-        options.mode,
-        tuple(dict.fromkeys(lane[:12] for lane in options.lanes)),
-        None,
-        options.columns,
-        options.view,
-        None,
-        options.at,
-    )
+    short = replace(options, lanes=tuple(dict.fromkeys(lane[:12] for lane in options.lanes)))
+    assert again == short
     assert notices == ()
+
+
+def test_a_prefix_in_other_digits_is_no_fork() -> None:
+    assert isinstance(parse("/c/iface/f/٣٨-f20475388d0a026b").link, CaseLink)
+
+
+def test_thousands_of_wrong_parameters_are_told_in_a_few_sentences() -> None:
+    _, notices = parse_options([(f"wrong{number}", "1") for number in range(3000)])
+    assert len(notices) == MOST_NOTICES + 1
+    assert "2,992" in notices[-1]
+
+
+def test_a_prefix_that_is_missing_is_not_called_cut() -> None:
+    assert "missing" in parse("/c/iface/f/38").notices[0]
+    assert "cut short" in parse("/c/iface/f/38-f2").notices[0]
 
 
 @pytest.mark.parametrize(

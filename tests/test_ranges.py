@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capture.model import RangeKind
+from capture.model import Json, RangeKind
 from capture.ranges import Range, find_ranges, find_spans, range_at, token_at, token_offsets
 
 PIECES = (
@@ -22,9 +22,9 @@ def split(text: bytes) -> list[bytes]:
     return re.findall(rb"[A-Za-z_]+|[^A-Za-z_]", text, re.DOTALL)
 
 
-def kinds(text: bytes, **options: bool) -> list[tuple[RangeKind, bytes]]:
+def kinds(text: bytes, *, in_thinking: bool = False) -> list[tuple[RangeKind, bytes]]:
     tokens = split(text)
-    return [(part.kind, b"".join(tokens[part.start : part.stop])) for part in find_ranges(tokens, **options)]
+    return [(part.kind, b"".join(tokens[part.start : part.stop])) for part in find_ranges(tokens, in_thinking=in_thinking)]
 
 
 @settings(deadline=None)
@@ -171,3 +171,54 @@ def test_a_byte_is_found_in_its_token() -> None:
 def test_a_range_without_a_token_is_none() -> None:
     with pytest.raises(ValueError, match="at least one token"):
         Range(RangeKind.PROSE, 3, 3)
+
+
+GIVEN = st.lists(
+    st.one_of(
+        st.builds(
+            lambda kind, start, size: {"kind": kind, "start": start, "stop": start + size},
+            st.sampled_from([kind.value for kind in RangeKind]),
+            st.integers(0, 30),
+            st.integers(1, 9),
+        ),
+        st.builds(lambda a, b: {"kind": "code", "from": a, "to": b}, st.sampled_from(["<", " te", "{"]), st.just("}")),
+    ),
+    max_size=4,
+)
+
+
+@settings(deadline=None)
+@given(outputs, GIVEN)
+def test_with_given_ranges_every_token_is_still_in_exactly_one(tokens: list[bytes], ranges: list[Json]) -> None:
+    found = find_ranges(tokens, given=ranges)
+    assert [token for part in found for token in range(part.start, part.stop)] == list(range(len(tokens)))
+    if ranges and "start" in ranges[0]:
+        wanted = range(ranges[0]["start"], min(ranges[0]["stop"], len(tokens)))
+        assert all(range_at(found, token).kind.value == ranges[0]["kind"] for token in wanted)
+
+
+def test_given_ranges_win_over_what_is_found() -> None:
+    tokens = split(b'a b {"c": 1} d e')
+    given_ones: list[Json] = [{"kind": "tool call", "start": 1, "stop": 6}, {"kind": "prose", "start": 0, "stop": 3}]
+    found = find_ranges(tokens, given=given_ones)
+    assert [(part.kind.value, b"".join(tokens[part.start : part.stop])) for part in found] == [
+        ("prose", b"a"),
+        ("tool call", b' b {"'),
+        ("prose", b'c": 1} d e'),
+    ]
+
+
+def test_given_texts_name_every_stretch_between_them() -> None:
+    tokens = split(b"<answer>1</answer> and <answer>2")
+    found = find_ranges(tokens, given=[{"kind": "json", "from": "<answer>", "to": "</answer>"}])
+    assert [(part.kind.value, b"".join(tokens[part.start : part.stop])) for part in found] == [
+        ("json", b"<answer>1</answer>"),
+        ("prose", b" and "),
+        ("json", b"<answer>2"),
+    ]
+
+
+def test_what_a_given_range_leaves_of_another_is_of_its_kind() -> None:
+    tokens = split(b"```\nabc\n```")
+    found = find_ranges(tokens, given=[{"kind": "json", "from": "abc", "to": "\n"}])
+    assert [part.kind.value for part in found] == ["code", "json", "code"]

@@ -8,6 +8,7 @@ import pytest
 
 from app.differences import MOST_ROWS
 from app.drawing import LineView, TokenView
+from app.find import find_page
 from app.forks import Fork
 from app.lanes import OpenCase
 from app.library import Library
@@ -16,7 +17,7 @@ from app.scene import open_scene
 from app.strands import story_of
 from app.streams import streams_json, streams_page, tables
 from app.streams_values import StreamsPage
-from app.tables import percent, table_at
+from app.tables import Table, percent, table_at
 from capture.model import Mode
 from tests.synthetic import make_library
 
@@ -53,6 +54,10 @@ def lines(page: StreamsPage) -> list[LineView]:
 def fork_link(case: OpenCase, link: CaseLink, pick: int = 0) -> ForkLink:
     forks = open_scene(case, link).forks
     return link.fork(forks[pick].position, forks[pick].prefix_id)
+
+
+def _present(table: Table) -> tuple[tuple[str, ...], tuple[bool, ...]]:
+    return table.letters, table.present
 
 
 def text_of(tokens: tuple[TokenView, ...]) -> str:
@@ -205,7 +210,8 @@ def test_a_lane_that_left_has_no_column_of_numbers_any_more(free: tuple[OpenCase
     story = story_of(case)
     child = next(at for at, strand in enumerate(story.strands) if strand.parent == 0)
     first = story.strands[child].first_position
-    assert all(table_at(story, child, first).present) or len(story.strands) > 2
+    both = [letter for letter, here in zip(*_present(table_at(story, child, first)), strict=True) if here]
+    assert set(both) > set(story.strands[child].keys_at(first + 1))
     later = table_at(story, child, first + 1)
     present = [letter for letter, here in zip(later.letters, later.present, strict=True) if here]
     assert present == list(story.strands[child].keys_at(first + 1))
@@ -239,6 +245,35 @@ def test_the_tables_of_a_chunk_hold_every_token_of_the_page(library: Library, mo
         found = tables(case, 0, 256, link)["tables"]
         wanted = {f"{line.key}:{token.position}" for line in lines(page) for token in line.tokens}
         assert wanted <= found.keys()
+
+
+@pytest.mark.parametrize("mode", [Mode.FREE, Mode.FORCED])
+def test_what_is_said_of_a_token_is_what_its_own_lane_gave_it(library: Library, mode: Mode) -> None:
+    case, link = opened(library, "iface", mode)
+    story = story_of(case)
+    found = tables(case, 0, 1024, link)["tables"]
+    for index, strand in enumerate(story.strands):
+        for at, token_id in enumerate(strand.token_ids.tolist()):
+            position = strand.first_position + at
+            source = story.sources[strand.keys_at(position)[0]]
+            row = source.row(position)
+            assert row is not None, index
+            known = source.steps.top_ids[row].tolist()
+            if token_id in known:
+                log = float(source.steps.top_logits[row][known.index(token_id)]) - float(source.steps.log_sum_exp[row])
+                assert f", {percent(np.exp(log))} percent" in found[f"{strand.key}:{position}"]["say"]
+
+
+@pytest.mark.parametrize("mode", [Mode.FREE, Mode.FORCED])
+def test_a_pages_own_links_stay_in_its_mode(library: Library, mode: Mode) -> None:
+    case, link = opened(library, "iface", mode)
+    bare = link.where(mode=None)
+    addresses = [entry["href"] for entry in tables(case, 0, 1024, bare)["tables"].values()]
+    addresses += [hit.href for hit in find_page(case, bare, "interface").hits]
+    for address in addresses:
+        found = parse(address).link
+        assert found is not None
+        assert library.open_link(found).mode is mode
 
 
 def test_the_tables_say_position_token_probability_and_flip(free: tuple[OpenCase, CaseLink]) -> None:

@@ -113,8 +113,14 @@ def test_leading_spaces_are_counted_but_not_those_of_a_blank_token() -> None:
 
 
 def test_a_token_without_bytes_is_named_by_its_id() -> None:
-    token = draw_token(151_700, {})
+    token = draw_token(151_700, {0: Token(0, b"a")})
     assert token.text == "<pad 151,700>"
+    assert token.special
+
+
+def test_where_no_tokenizer_is_known_every_token_is_its_id() -> None:
+    token = draw_token(151_700, {})
+    assert token.text == "<151700>"
     assert token.special
 
 

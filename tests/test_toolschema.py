@@ -32,14 +32,14 @@ def schemas(parameters: Any) -> ToolSchemas:
     ("arguments", "expected"),
     [
         ({"device": "a", "count": None, "mode": "full", "ports": [{"name": 1}]}, None),
-        ({}, SchemaBreak("device is missing", ())),
+        ({}, SchemaBreak("device is missing", (), at_end=True)),
         ({"device": 1}, SchemaBreak("device is not of type string", ("device",))),
         ({"device": ""}, SchemaBreak("device is not allowed", ("device",))),
         ({"device": "a", "count": True}, SchemaBreak("count is not of type integer or null", ("count",))),
         ({"device": "a", "count": 4}, SchemaBreak("count is not allowed", ("count",))),
         ({"device": "a", "mode": "x"}, SchemaBreak("mode is not an allowed value", ("mode",))),
         ({"device": "a", "more": 1}, SchemaBreak("more is not an argument", ("more",))),
-        ({"device": "a", "ports": [{"name": 1}, {}]}, SchemaBreak("name is missing", ("ports", 1))),
+        ({"device": "a", "ports": [{"name": 1}, {}]}, SchemaBreak("name is missing", ("ports", 1), at_end=True)),
     ],
 )
 def test_a_break_is_named_with_its_place(arguments: dict[str, Any], expected: SchemaBreak | None) -> None:

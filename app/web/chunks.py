@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
@@ -12,12 +10,11 @@ from app.links import CaseLink
 from app.transcript_json import chunk_json
 from app.transcript_page import chunk_view
 from app.web.dependencies import READ, LibraryDep, RendererDep
+from app.web.kept import is_known, kept, tag_of
 from app.web.rendering import json_response
 from app.web.streams import case_link, open_parsed
 
 router = APIRouter()
-
-_TAG_BYTES = 12
 
 
 @router.api_route("/c/{case}/chunks/{chunk}.json", methods=READ)
@@ -31,11 +28,11 @@ def transcript_chunk_json(case: str, chunk: int, request: Request, library: Libr
 def transcript_chunk(case: str, chunk: int, request: Request, library: LibraryDep, renderer: RendererDep) -> Response:
     """Return a chunk as a piece of HTML; its tag says what it was made of, so nothing is drawn twice for nothing."""
     opened, link = _open(case, request, library)
-    tag = _tag(opened, link, chunk, renderer.version)
-    if opened.stamps and tag in request.headers.get("if-none-match", ""):
-        return Response(status_code=304, headers={"ETag": tag, "Cache-Control": "no-cache"})
+    tag = tag_of(opened.stamps, link.format(), chunk, renderer.version) if opened.stamps else ""
+    if is_known(request, tag):
+        return Response(status_code=304, headers=kept(tag))
     response = renderer.html("_partials/chunk.html", chunk=chunk_view(opened, link, chunk, library.digest(opened)))
-    response.headers["ETag"] = tag
+    response.headers.update(kept(tag))
     return response
 
 
@@ -43,8 +40,3 @@ def _open(case: str, request: Request, library: LibraryDep) -> tuple[OpenCase, C
     opened, link, _ = open_parsed(library, case_link(case, request))
     assert isinstance(link, CaseLink)
     return opened, link
-
-
-def _tag(opened: OpenCase, link: CaseLink, chunk: int, version: str) -> str:
-    text = repr((opened.stamps, link.format(), chunk, version))
-    return f'"{hashlib.blake2b(text.encode(), digest_size=_TAG_BYTES).hexdigest()}"'

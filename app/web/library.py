@@ -11,6 +11,7 @@ from app.library_links import parse_library_view
 from app.links import LIBRARY
 from app.matrix_values import LibraryPage
 from app.web.dependencies import READ, LibraryDep, RendererDep, SettingsDep
+from app.web.live import watcher
 from app.web.rendering import json_response
 from capture.resources import bundled_library
 
@@ -20,13 +21,14 @@ router = APIRouter()
 @router.api_route(LIBRARY, methods=READ)
 def library_html(request: Request, library: LibraryDep, settings: SettingsDep, renderer: RendererDep) -> Response:
     """Return the studies as matrices of runtimes by cases."""
-    return renderer.html("library.html", page=_page(request, library, settings))
+    return renderer.html("library.html", page=_page(request, library, settings), live=watcher(request).entries())
 
 
 @router.api_route("/index.json", methods=READ)
 def library_json(request: Request, library: LibraryDep, settings: SettingsDep) -> Response:
     """Return the same as JSON."""
-    return json_response(asdict(_page(request, library, settings)))
+    captures = [asdict(entry) for entry in watcher(request).entries()]
+    return json_response({**asdict(_page(request, library, settings)), "captures": captures})
 
 
 def _page(request: Request, library: LibraryDep, settings: SettingsDep) -> LibraryPage:

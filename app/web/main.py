@@ -7,15 +7,17 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from anyio import CapacityLimiter
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
 from app.growable import growing_of
 from app.library import Library
 from app.links import STATIC
+from app.live import Watcher
 from app.resources import StaticFolder, templates_folder
 from app.settings import Settings
-from app.web import chunks, components, export, find, growing, health, library, streams
+from app.web import charts, chunks, components, export, find, growing, health, library, live, streams
 from app.web.errors import RequestBoundary, add_error_pages
 from app.web.rendering import Renderer
 from app.web.security import HostCheck, SecurityHeaders, allowed_hosts
@@ -35,7 +37,9 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.library = Library(settings.library)
     app.state.renderer = Renderer(templates_folder(), static)
     app.state.growing = growing_of(settings, app.state.library)
-    for part in (library, export, find, streams, chunks, growing, components, health):
+    app.state.watcher = Watcher(app.state.library)
+    app.state.drawing = CapacityLimiter(export.DRAWN_AT_ONCE)
+    for part in (library, export, charts, find, streams, chunks, growing, live, components, health):
         app.include_router(part.router)
     app.mount(STATIC, VersionedStaticFiles(static), name="static")
     add_error_pages(app)

@@ -90,7 +90,7 @@ def _options(request: Request) -> tuple[ViewOptions, tuple[str, ...]]:
 
 def around(link: Link) -> dict[str, Any]:
     """Return what the forms of a page send: the case's path, where text is found, the link's other options."""
-    base = base_of(link)
+    base = base_of(link).where(columns=None)
     return {"case_path": base.path, "find_path": base.find(), "options": tuple(base.options.items().items())}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from capture.model import Case, Ending, Prompt, Runtime, ScoringPath, Token
+from capture.model import Case, Ending, Prompt, RecordedTurns, Runtime, ScoringPath, Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +132,14 @@ class Engine(Protocol):
 
     def tokenize(self, case: Case, date: str) -> Prompt:
         """Render the case with the model's own chat template, with `date` (YYYY-MM-DD) as today."""
+        ...
+
+    def tokenize_turns(self, case: Case, date: str) -> RecordedTurns:
+        """Render a case with the assistant turns that it records; the prompt is what stands before the first.
+
+        Raises:
+            EngineError: the template writes an earlier part differently once more follows.
+        """
         ...
 
     def vocabulary(self) -> Sequence[Token]:

@@ -34,6 +34,10 @@ class ModelSource:
         found = (path for path in self.directory.iterdir() if path.suffix in _SUFFIXES and path.is_file())
         return tuple(sorted(found, key=lambda path: path.name))
 
+    def size(self) -> int:
+        """Return how many bytes the files take on disk."""
+        return sum(path.stat().st_size for path in self.files())
+
     def hashes(self) -> Mapping[str, str]:
         """Return the SHA-256 of every file by its name, in hexadecimal digits."""
         return {path.name: _sha256(path, path.stat().st_size, path.stat().st_mtime_ns) for path in self.files()}

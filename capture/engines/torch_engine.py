@@ -11,7 +11,7 @@ import torch
 
 from capture.engines.base import ForcedJob, FreeJob, Job, ModelFacts, Sinks
 from capture.engines.job_checks import check_job
-from capture.engines.torch_chat_template import render
+from capture.engines.torch_chat_template import render, render_turns
 from capture.engines.torch_decoder import Decoder
 from capture.engines.torch_jobs import run_branch, run_forced, run_free
 from capture.engines.torch_manifest import describe
@@ -21,7 +21,7 @@ from capture.engines.torch_probe import Probe, probe
 from capture.engines.torch_quantization import quantize_weights
 from capture.engines.vocabulary import tokenizer_json, vocabulary_of
 from capture.errors import EngineError
-from capture.model import LOGIT_BYTES, Case, Prompt, Runtime, Token
+from capture.model import LOGIT_BYTES, Case, Prompt, RecordedTurns, Runtime, Token
 
 UNLIMITED = 2**31 - 1
 """The context length of a model whose configuration names none."""
@@ -69,6 +69,10 @@ class TorchEngine:
             EngineError: the model has no chat template, or it refuses the case.
         """
         return render(self._started.loaded.tokenizer, case, date)
+
+    def tokenize_turns(self, case: Case, date: str) -> RecordedTurns:
+        """Render the case with its recorded assistant turns; raises what `torch_chat_template.render_turns` raises."""
+        return render_turns(self._started.loaded.tokenizer, case, date)
 
     def vocabulary(self) -> Sequence[Token]:
         """Return every token that has bytes, by rising id.

@@ -160,6 +160,7 @@ def _model(loaded: LoadedModel) -> Mapping[str, Any]:
         "name": loaded.source.name,
         "architecture": type(loaded.model).__name__,
         "files": dict(loaded.source.hashes()),
+        "bytes": loaded.source.size(),
     }
 
 

@@ -23,7 +23,7 @@ from capture.engines.vllm_start import (
 )
 from capture.engines.vocabulary import tokenizer_json, vocabulary_of
 from capture.errors import EngineError
-from capture.model import Case, Prompt, Runtime, Token
+from capture.model import Case, Prompt, RecordedTurns, Runtime, Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,12 @@ class VllmEngine:
         template = importlib.import_module("capture.engines.torch_chat_template")
         prompt: Prompt = template.render(self._tokenizer, case, date)
         return prompt
+
+    def tokenize_turns(self, case: Case, date: str) -> RecordedTurns:
+        """Render the case with its recorded assistant turns; raises what `torch_chat_template.render_turns` raises."""
+        template = importlib.import_module("capture.engines.torch_chat_template")
+        found: RecordedTurns = template.render_turns(self._tokenizer, case, date)
+        return found
 
     def vocabulary(self) -> Sequence[Token]:
         """Return every token that has bytes, by rising id.

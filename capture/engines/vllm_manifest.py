@@ -130,12 +130,16 @@ def describe(evidence: Evidence) -> Mapping[str, Any]:
         "ran": _ran(evidence),
         "hardware": _hardware(evidence.workers[0]["device"]),
         "environment": environment(os.environ),
-        "model": {"name": evidence.source.name, "files": dict(evidence.source.hashes())},
+        "model": _model(evidence.source),
         **_tokenizer(evidence.tokenizer),
         "sampling": {"method": "greedy", "penalties": "none", "generation_config": "vllm"},
         "batch": evidence.options.max_num_seqs if evidence.options.batched_forks else 1,
         "self_test": asdict(evidence.self_test),
     }
+
+
+def _model(source: ModelSource) -> Mapping[str, Any]:
+    return {"name": source.name, "files": dict(source.hashes()), "bytes": source.size()}
 
 
 def _tokenizer(tokenizer: Any) -> dict[str, Any]:

@@ -19,6 +19,8 @@ RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]}
 
 PAGES = {
     "library": "/",
+    "library of verdicts": "/?cells=verdict&weights=int4",
+    "charts": "/charts",
     "streams": "{case}",
     "forced": "{case}?mode=forced",
     "flip": "{case}/f/11?mode=forced",

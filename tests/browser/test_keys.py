@@ -157,6 +157,41 @@ def test_a_token_is_looked_up_in_place(seen: Seen, case: str) -> None:
     page.locator("#look").press("Enter")
     expect(page.locator("#lookup table, #lookup .hint").first).to_be_visible()
     assert "look=" not in page.url
+    said = page.locator("#announcer").inner_text()
+    assert said.startswith("lane, percent, rank, logit. A, ") or ". lane, percent, rank, logit. A, " in said
+    assert re.search(r"\. B, [^,.][^,]*, ", said)
+
+
+def test_n_stops_at_no_flip_of_a_stub_unless_the_stub_is_read(seen: Seen, case: str) -> None:
+    page = seen.page
+    open_page(page, f"{case}?mode=forced")
+    page.locator("#streams a.t[data-p='11']").first.click()
+    expect(page.locator("#fork")).to_be_visible()
+    open_page(page, f"{page.url}&class=near-tie")
+    assert page.locator("#streams .line.stub a.t").count() == 1
+    page.keyboard.press("n")
+    first = focused(page)
+    stops = []
+    for _ in range(4):
+        page.keyboard.press("n")
+        stops.append(focused(page))
+    assert 11 not in [first, *stops]
+    page.locator("#streams .line.stub a.t").focus()
+    page.keyboard.press("n")
+    assert focused(page) == first
+
+
+def test_the_width_of_the_window_stays_out_of_the_address(seen: Seen, case: str) -> None:
+    page = seen.page
+    open_page(page, f"{case}?columns=60&class=decided")
+    expect(page).to_have_url(re.compile(r"\?class=decided$"))
+    page.keyboard.press("g")
+    page.keyboard.type("5000")
+    page.keyboard.press("Enter")
+    expect(page.locator(".notice").first).to_contain_text("ends at position")
+    expect(page).to_have_url(re.compile("at=5000"))
+    expect(page).not_to_have_url(re.compile("columns"))
+    assert "class=decided" in page.url
 
 
 def test_an_answer_stays_when_the_lines_are_fitted_to_the_window(seen: Seen, case: str) -> None:

@@ -50,9 +50,22 @@ def test_right_opens_a_fork_and_left_closes_it(seen: Seen, case: str) -> None:
     page.keyboard.press("ArrowRight")
     expect(page.locator("#fork")).to_be_visible()
     expect(rows.first).to_have_attribute("aria-expanded", "true")
-    rows.first.locator("a").focus()
+    expect(rows.first.locator("a")).to_be_focused()
+    expect(page.locator("#announcer")).to_contain_text("core switch")
     page.keyboard.press("ArrowLeft")
     expect(page.locator("#fork")).to_have_count(0)
+    expect(rows.first.locator("a")).to_be_focused()
+    expect(rows.first).to_have_attribute("aria-expanded", "false")
+
+
+def test_page_keys_are_the_browsers_where_the_list_has_one_page(seen: Seen, case: str) -> None:
+    page = seen.page
+    open_page(page, f"{case}?mode=forced")
+    page.evaluate("addEventListener('keydown', (event) => (window.swallowed = event.defaultPrevented))")
+    page.get_by_role("treegrid").locator("tr:not(.under) a").first.focus()
+    for key, swallowed in (("PageDown", False), ("PageUp", False), ("End", True), ("ArrowDown", True)):
+        page.keyboard.press(key)
+        assert page.evaluate("swallowed") is swallowed
 
 
 def test_arrows_turn_the_pages_of_a_long_list(seen: Seen, long: str) -> None:

@@ -62,6 +62,27 @@ def test_the_pointer_may_enter_the_table_and_escape_closes_it(seen: Seen, case: 
     expect(popover(page)).to_have_count(0)
 
 
+def test_a_tap_shows_the_table_a_second_pins_and_one_elsewhere_closes(browser: Browser, case: str) -> None:
+    with browser.new_context(viewport={"width": 1440, "height": 800}, has_touch=True) as context:
+        watched = Seen(context.new_page()).watch()
+        page = watched.page
+        open_page(page, case)
+        token(page, 3).tap()
+        expect(popover(page).locator("strong")).to_have_text("3")
+        assert "/f/" not in page.url
+        token(page, 5).tap()
+        expect(popover(page).locator("strong")).to_have_text("5")
+        assert "/f/" not in page.url
+        page.touchscreen.tap(700, 780)
+        expect(popover(page)).to_have_count(0)
+        token(page, 5).tap()
+        expect(popover(page).locator("strong")).to_have_text("5")
+        token(page, 5).tap()
+        expect(page).to_have_url(re.compile("/f/5-"))
+        expect(page.locator("#position-title")).to_contain_text("Position 5")
+        assert watched.faults == []
+
+
 def test_the_keyboard_reaches_tokens_and_says_them(seen: Seen, case: str) -> None:
     page = seen.page
     open_page(page, case)

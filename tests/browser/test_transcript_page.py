@@ -204,6 +204,34 @@ def test_the_address_follows_the_reader_without_a_trace_in_the_history(seen: See
     expect(token(page, at)).to_be_in_viewport()
 
 
+def test_reloading_leads_to_the_same_line_every_time(seen: Seen, long: str) -> None:
+    page = seen.page
+    open_page(page, f"{long}&at=617")
+    places = []
+    for _ in range(4):
+        page.evaluate("scrollBy(0, 1)")
+        expect(page).not_to_have_url(re.compile(r"at=617\b"), timeout=3000) if not places else None
+        page.wait_for_timeout(400)
+        places.append(int(re.search(r"at=(\d+)", page.url)[1]))  # type: ignore[index]
+        page.reload()
+        expect(token(page, places[-1])).to_be_in_viewport()
+    assert len(set(places)) == 1
+    assert abs(top_of(token(page, places[0])) - top_of(token(page, 617))) < 2
+
+
+def test_the_address_is_right_at_once_when_a_fork_is_closed(seen: Seen, long: str) -> None:
+    page = seen.page
+    rows = page.request.get(long.replace("?", ".json?")).json()["flips"]
+    row = next(one for one in rows if one["position"] > 600)
+    open_page(page, long.split("/c/")[0] + row["href"])
+    top = top_of(token(page, row["position"]))
+    page.keyboard.press("Escape")
+    expect(page.locator("#fork")).to_have_count(0)
+    page.reload()
+    expect(token(page, row["position"])).to_be_in_viewport()
+    assert abs(top_of(token(page, row["position"])) - top) < 40
+
+
 def test_the_text_can_be_read_without_script(browser: Browser, long: str) -> None:
     with browser.new_context(java_script_enabled=False, viewport={"width": 1440, "height": 800}) as context:
         page = context.new_page()

@@ -24,6 +24,7 @@ def test_hashes_of_the_files_that_matter(folder: Path) -> None:
     source = local_source(str(folder))
     assert source is not None
     assert source.name == "some-model"
+    assert source.size() == len("{}") + len("weights")
     assert source.hashes() == {
         "config.json": hashlib.sha256(b"{}").hexdigest(),
         "model.safetensors": hashlib.sha256(b"weights").hexdigest(),

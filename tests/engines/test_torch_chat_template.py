@@ -8,7 +8,7 @@ import pytest
 import transformers
 from transformers.utils import chat_template_utils
 
-from capture.engines.torch_chat_template import render, template_text
+from capture.engines.torch_chat_template import render, render_turns, template_text
 from capture.errors import EngineError, UsageError
 from capture.model import Case
 from tests.engines import tiny_models
@@ -82,3 +82,52 @@ def test_text_of_several_templates(tmp_path: Path) -> None:
     assert template_text(fast) == '{"default": "a", "tool_use": "b"}'
     fast.chat_template = None
     assert template_text(fast) is None
+
+
+TALK = (
+    "{{ bos_token }}{% for message in messages %}<{{ message.role }}>{{ message.content }}"
+    "{% if message.role == 'assistant' %}</s>\n{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+FORGETS = TALK.replace("{{ message.content }}", "{{ message.content if loop.last else '' }}")
+RECORDED = Case(
+    "recorded",
+    (
+        {"role": "user", "content": "show"},
+        {"role": "assistant", "content": "version"},
+        {"role": "user", "content": "route"},
+        {"role": "assistant", "content": "core"},
+        {"role": "assistant", "content": "switch"},
+        {"role": "user", "content": "thanks"},
+    ),
+)
+
+
+def test_recorded_turns_are_cut_out_of_the_whole_conversation(tmp_path: Path) -> None:
+    fast = tokenizer(tmp_path, TALK)
+    found = render_turns(fast, RECORDED, "2025-03-09")
+    turns = [fast.decode(found.path[first:stop]) for first, stop in found.prompt.turns]
+    assert turns == ["version</s>", "core</s>", "switch</s>"]
+    assert fast.decode(found.path) == "version</s>\n<user>route<assistant>core</s>\n<assistant>switch</s>"
+
+
+def test_the_prompt_is_the_one_that_a_free_run_would_get(tmp_path: Path) -> None:
+    fast = tokenizer(tmp_path, TALK)
+    free = render(fast, Case("recorded", RECORDED.messages[:1]), "2025-03-09")
+    prompt = render_turns(fast, RECORDED, "2025-03-09").prompt
+    assert (prompt.text, prompt.token_ids) == (free.text, free.token_ids)
+
+
+def test_a_template_that_rewrites_earlier_turns_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="writes the start of case 'recorded' differently once message"):
+        render_turns(tokenizer(tmp_path, FORGETS), RECORDED, "2025-03-09")
+
+
+def test_a_case_without_recorded_turns_has_none_to_follow(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="case 'greeting' records no assistant turn"):
+        render_turns(tokenizer(tmp_path, TALK), CASE, "2025-03-09")
+
+
+def test_turns_need_a_template(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match="no chat template"):
+        render_turns(tokenizer(tmp_path, None), RECORDED, "2025-03-09")

@@ -31,7 +31,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 @pytest.fixture(scope="module")
 def address(long: TestClient) -> str:
     """The address of the forced runs of the long case."""
-    (case,) = long.get("/index.json").json()["studies"][0]["rows"]
+    (case,) = long.get("/index.json").json()["matrices"][0]["columns"]
     return str(case["href"]).split("?")[0].split("/f/")[0] + "?mode=forced"
 
 

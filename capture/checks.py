@@ -1,0 +1,216 @@
+"""A user's own check: a command that reads two continuations as JSON and answers a verdict. Starts processes.
+
+The command comes from the study file of the user who runs it, or from the command line, and never from a bundle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from capture.bundle import Bundle
+from capture.callparser import BrokenCall, ToolCall, read_calls
+from capture.compare import reference_run
+from capture.errors import DamagedBundleError, UsageError
+from capture.messages import case_to_json
+from capture.model import Case, Json, Mode, Run
+from capture.outcomes import output_bytes
+from capture.toolschema import ToolSchemas, printable
+
+SUFFIX = ".check.json"
+"""Ends the name of the file beside a bundle that holds what a check said of its runs; derived and replaceable."""
+
+LONGEST_VERDICT = 40
+LONGEST_DETAIL = 200
+LARGEST_FILE = 16 * 1024 * 1024
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRule:
+    """A check as a study asks for it.
+
+    Attributes:
+        command: the program and its arguments.
+        timeout_seconds: after which it is ended.
+        folder: where it is started.
+    """
+
+    command: tuple[str, ...]
+    timeout_seconds: float
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a check said of one output; lines of printable characters.
+
+    Attributes:
+        run_id: the candidate's run.
+        reference: the reference's run.
+        verdict: the check's own word; empty where it gave none.
+        detail: its own words, may be empty.
+        error: one sentence where it gave no verdict, else empty.
+    """
+
+    run_id: str
+    reference: str
+    verdict: str
+    detail: str
+    error: str = ""
+
+
+def check_pair(rule: CheckRule, reference: Bundle, candidate: Bundle) -> Iterator[Checked]:
+    """Yield what the check says of every free run and continuation of a candidate against the reference's free run.
+
+    A check that fails, hangs or answers something else gives its sentence in `error`, and the next output is checked.
+
+    Raises:
+        UsageError: the command cannot be started.
+        ComparisonError: the reference has no free run.
+    """
+    yardstick = reference_run(reference)
+    first = output_bytes(reference, yardstick)
+    for run in candidate.runs:
+        second = output_bytes(candidate, run) if run.mode is not Mode.FORCED else None
+        if first is None or second is None or run.replica:
+            continue
+        request = check_request(candidate, run, first, second, reference.facts.runtime.name)
+        yield _checked(rule, request, run.run_id, yardstick.run_id)
+
+
+def check_request(candidate: Bundle, run: Run, reference_text: bytes, text: bytes, reference: str) -> Json:
+    """Return what a check reads: the case, who ran it, both continuations with their calls, and the fork."""
+    facts = candidate.facts
+    fork = run.fork and {"position": run.fork.position, "token_id": run.fork.token_id}
+    return {
+        "study": facts.study,
+        "case": case_to_json(facts.case),
+        "runtime": facts.runtime.name,
+        "run": run.run_id,
+        "mode": run.mode.value,
+        "ending": run.ending.value,
+        "fork": fork,
+        "reference": {"runtime": reference, **_output(reference_text, facts.case)},
+        "candidate": {"runtime": facts.runtime.name, **_output(text, facts.case)},
+    }
+
+
+def _output(text: bytes, case: Case) -> Json:
+    calls = [_call(call) for call in read_calls(text, ToolSchemas(case.tools))]
+    return {"text": text.decode("utf-8", "replace"), "tool_calls": calls}
+
+
+def _call(call: ToolCall | BrokenCall) -> Json:
+    if isinstance(call, BrokenCall):
+        return {"error": call.reason}
+    broken = {} if call.schema_error is None else {"error": call.schema_error}
+    return {"name": call.name, "arguments": call.arguments, **broken}
+
+
+def _checked(rule: CheckRule, request: Json, run_id: str, reference: str) -> Checked:
+    try:
+        verdict, detail = answer_of(run_command(rule, json.dumps(request)))
+    except _NoAnswerError as error:
+        return Checked(run_id, reference, "", "", str(error))
+    return Checked(run_id, reference, verdict, detail)
+
+
+class _NoAnswerError(Exception):
+    pass
+
+
+def run_command(rule: CheckRule, request: str) -> str:
+    """Return what the command writes to stdout when it reads the request from stdin."""
+    try:
+        process = subprocess.Popen(
+            rule.command,
+            cwd=rule.folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"the check {rule.command[0]} cannot be started ({reason}); correct its command") from error
+    with process:
+        try:
+            out, err = process.communicate(request.encode(), rule.timeout_seconds)
+        except subprocess.TimeoutExpired:
+            raise _NoAnswerError(f"the check did not answer within {rule.timeout_seconds:g} s; it was ended") from None
+        finally:
+            _end(process)
+    if process.returncode:
+        last = printable((err.decode("utf-8", "replace").strip().splitlines() or [""])[-1])
+        raise _NoAnswerError(f"the check ended with code {process.returncode}{': ' + last if last else ''}")
+    return out.decode("utf-8", "replace")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End whatever the command started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def answer_of(text: str) -> tuple[str, str]:
+    """Return verdict and detail of a check's answer, as short lines of printable characters."""
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _NoAnswerError("the check answered no JSON; it must print an object with a verdict") from None
+    verdict = answer.get("verdict") if isinstance(answer, dict) else None
+    if not isinstance(verdict, str) or not verdict.strip():
+        raise _NoAnswerError('the check gave no verdict; it must print {"verdict": "...", "detail": "..."}')
+    detail = answer.get("detail", "")
+    return _line(verdict, LONGEST_VERDICT), _line(detail if isinstance(detail, str) else "", LONGEST_DETAIL)
+
+
+def _line(text: str, longest: int) -> str:
+    line = "".join(character if character.isprintable() else "\ufffd" for character in " ".join(text.split()))
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
+def checks_path(bundle: Path) -> Path:
+    """Return where the checks of a bundle's runs are kept: beside it."""
+    return bundle.with_name(bundle.name.removesuffix(".duckdb") + SUFFIX)
+
+
+def write_checks(path: Path, command: Sequence[str], checked: Sequence[Checked]) -> None:
+    """Write what a check said of a bundle's runs, in place of what is there."""
+    value = {"format": FORMAT, "command": list(command), "checked": [asdict(one) for one in checked]}
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(json.dumps(value, indent=1), encoding="utf-8")
+    os.replace(partial, path)
+
+
+def read_checks(path: Path) -> dict[str, Checked]:
+    """Return what a check said, by run id; nothing where there is no such file. The file may come from a stranger.
+
+    Raises:
+        DamagedBundleError: the file is none that `write_checks` writes.
+    """
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise ValueError("too large")
+        value = json.loads(path.read_text(encoding="utf-8"))
+        found = [_from_json(one) for one in value["checked"]] if value["format"] == FORMAT else []
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DamagedBundleError(f"{path.name} holds no checks that can be read; check again") from error
+    return {one.run_id: one for one in found}
+
+
+def _from_json(value: Any) -> Checked:
+    fields = {name: value[name] for name in Checked.__slots__}
+    if not all(isinstance(field, str) for field in fields.values()):
+        raise ValueError("a field is no text")
+    return Checked(**{name: _line(field, LONGEST_DETAIL) for name, field in fields.items()})

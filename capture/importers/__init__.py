@@ -1,0 +1,1 @@
+"""Reads other tools' files and writes what they hold as bundles."""

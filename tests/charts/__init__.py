@@ -1,0 +1,3 @@
+"""Tests of charts, which are plain dicts."""
+
+from __future__ import annotations

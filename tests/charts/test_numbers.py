@@ -1,0 +1,183 @@
+"""The numbers of the charts, counted again."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from app.charts.agreement import kaplan_meier, matrix, survival
+from app.charts.disagreement import by_margin, by_runtime
+from app.charts.divergence import by_confidence, noise, tail
+from app.charts.drawing import cividis, text
+from app.charts.stream import along, bin_width, heat
+from app.charts.values import Agreement
+from app.charts.windows import by_window, window_width
+from app.links import ForkLink, parse
+from tests.charts.sources import case, lane, source, usual
+
+
+def test_disagreement_counts_flips_and_shows_the_floor_last() -> None:
+    rows = by_runtime(usual()).rows
+    assert [(row.values[0], row.values[1], row.values[2]) for row in rows] == [
+        ("int4", 128, 5), ("int8", 128, 2), ("replica: bf16", 64, 0),
+    ]  # fmt: skip
+    for row in rows:
+        _, positions, flips, rate, low, high, _ = row.values
+        assert isinstance(low, float)
+        assert isinstance(high, float)
+        assert isinstance(rate, float)
+        assert low <= rate <= high
+        assert rate == pytest.approx(float(flips or 0) / float(positions or 1))
+
+
+def test_no_flip_is_drawn_at_the_upper_end_of_its_interval() -> None:
+    figure = by_runtime(usual()).figure
+    assert figure is not None
+    floor = figure["data"][-1]
+    high = by_runtime(usual()).rows[-1].values[5]
+    assert floor["marker"]["symbol"] == "triangle-left-open"
+    assert floor["x"] == [pytest.approx(100 * float(high or 0))]
+
+
+def test_windows_are_over_the_context_and_lose_no_flip() -> None:
+    chart = by_window(usual())
+    assert {row.values[1] for row in chart.rows} == {100, 132}
+    assert sum(int(row.values[4] or 0) for row in chart.rows) == 7
+    assert sum(int(row.values[3] or 0) for row in chart.rows) == 256
+
+
+def test_windows_that_do_not_touch_are_not_joined() -> None:
+    apart = lane("int8", case("one", 32, prompt=0), case("two", 32, seed=1, prompt=320))
+    figure = by_window(source(apart)).figure
+    assert figure is not None
+    *bands, line = figure["data"]
+    assert None in line["x"]
+    assert [len(band["x"]) for band in bands] == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize(("span", "width"), [(10, 32), (512, 32), (513, 64), (100_000, 8192)])
+def test_windows_are_powers_of_two(span: int, width: int) -> None:
+    assert window_width(span) == width
+
+
+def test_a_margin_bin_tells_how_many_of_it_flip() -> None:
+    rows = [row.values for row in by_margin(usual()).rows if row.values[0] == "int4"]
+    assert rows[0][1] == "0 (tie)"
+    assert sum(int(row[2] or 0) for row in rows) == 128
+    assert sum(int(row[3] or 0) for row in rows) == 5
+    margin = np.linspace(0.0, 4.0, 64)
+    expected = int(((margin > 2) & (margin <= 4)).sum()) * 2
+    assert next(int(row[2] or 0) for row in rows if row[1] == "2 to 4") == expected
+
+
+def test_the_stream_holds_the_largest_positions_of_each_runtime() -> None:
+    one = lane("int8", case("one", 1000, 3))
+    two = lane("int4", case("one", 1000, 4))
+    points = [row for row in along(source(one, two)).rows if row.values[1] == "point"]
+    values = [float(row.values[5] or 0) for row in points]
+    assert len(points) == 200
+    assert values == sorted(values, reverse=True)
+    kl = one.cases[0].sample.kl_forward
+    mine = [row for row in points if row.values[0] == "int8"]
+    assert {row.values[2] for row in mine} == set(np.argsort(-kl)[:100].tolist())
+    link = parse(mine[0].href).link
+    assert isinstance(link, ForkLink)
+    assert link.position == mine[0].values[2]
+
+
+def test_a_bin_has_its_quantiles() -> None:
+    only = lane("int8", case("one", 2000, 3))
+    row = next(row.values for row in along(source(only)).rows if row.values[1] == "bin")
+    inside = only.cases[0].sample.kl_forward[int(row[2] or 0) : int(row[3] or 0)]
+    assert row[4:7] == pytest.approx(tuple(np.quantile(inside, (0.1, 0.5, 0.9))))
+
+
+def test_a_cell_of_the_heat_map_has_its_largest_position() -> None:
+    only = lane("int8", case("one", 1000, 3))
+    kl = only.cases[0].sample.kl_forward
+    for row in heat(source(only)).rows:
+        _, start, stop, value = row.values
+        inside = kl[int(start or 0) : int(stop or 0)]
+        assert value == inside.max()
+        link = parse(row.href).link
+        assert isinstance(link, ForkLink)
+        assert link.position == int(start or 0) + int(inside.argmax())
+
+
+def test_colours_of_the_heat_map_are_fixed() -> None:
+    assert (cividis(0), cividis(1), cividis(-3), cividis(7)) == ("#00204c", "#ffea46", "#00204c", "#ffea46")
+    small = lane("int8", case("one", 64, 3))
+    figure = heat(source(small)).figure
+    assert figure is not None
+    value = small.cases[0].sample.kl_forward[0]
+    assert figure["data"][0]["marker"]["color"][0] == cividis((math.log10(value) + 6) / 6)
+
+
+@pytest.mark.parametrize(("span", "most", "width"), [(96, 96, 1), (97, 96, 2), (100_000, 256, 512)])
+def test_bins_are_powers_of_two(span: int, most: int, width: int) -> None:
+    assert bin_width(span, most) == width
+
+
+def test_the_tail_marks_quantiles_and_the_maximum() -> None:
+    only = lane("int8", case("one", 1000, 3))
+    kl = np.sort(only.cases[0].sample.kl_forward)
+    marked = {str(row.values[1]): row.values[2] for row in tail(source(only)).rows}
+    assert marked["maximum"] == kl[-1]
+    assert marked["median"] == kl[499]
+    assert marked["99 %"] == kl[989]
+
+
+def test_the_tail_shows_the_floor() -> None:
+    rows = tail(usual()).rows
+    assert "replica: bf16" in {row.values[0] for row in rows}
+
+
+def test_confidence_loses_no_position() -> None:
+    only = lane("int8", case("one", 500, 3, flips=range(20)))
+    rows = [row.values for row in by_confidence(source(only)).rows]
+    assert sum(int(row[2] or 0) for row in rows) == 500
+    assert sum(float(row[3] or 0) for row in rows) == pytest.approx(1)
+    assert sum(float(row[7] or 0) * int(row[2] or 0) for row in rows) == pytest.approx(20)
+    for row in rows:
+        assert float(row[5] or 0) <= float(row[4] or 0) <= float(row[6] or 0)
+
+
+def test_noise_mirrors_quantiles() -> None:
+    only = lane("int8", case("one", 999, 3))
+    change = only.cases[0].sample.delta_probability
+    row = next(row.values for row in noise(source(only)).rows if row.values[1] == "10 %")
+    assert row[2] == pytest.approx(float(np.quantile(change, 0.1)))
+    assert row[4] == pytest.approx(float(np.quantile(change, 0.9)))
+
+
+def test_kaplan_meier_by_hand() -> None:
+    times = [(3, True), (5, False), (7, True), (7, True), (9, False)]
+    agreements = [Agreement("case", tokens, parted, "") for tokens, parted in times]
+    found = kaplan_meier(agreements)
+    assert [tokens for tokens, _ in found] == [0, 3, 7]
+    assert [share for _, share in found] == pytest.approx([1.0, 4 / 5, 4 / 5 * 1 / 3])
+
+
+def test_runs_that_never_part_stay_at_the_top() -> None:
+    assert kaplan_meier([Agreement("case", 9, False, "")]) == [(0, 1.0)]
+
+
+def test_survival_lists_every_case() -> None:
+    rows = [row.values for row in survival(usual()).rows]
+    assert rows == [("int8", "one", 5, "parted"), ("int8", "two", 64, "ended")]
+
+
+def test_agreement_counts_the_same_top_1() -> None:
+    rows = [row.values for row in matrix(usual()).rows]
+    found = {(row[0], row[1]): (int(row[2] or 0), float(row[3] or 0)) for row in rows}
+    positions, share = found["bf16", "int4"]
+    assert (positions, share) == (128, 123 / 128)
+    # Of the flips of both lanes only the one at position 3 of case one is at the same place, to the same token.
+    assert found["int8", "int4"] == (128, 123 / 128)
+
+
+def test_text_is_harmless() -> None:
+    assert text("a <b>&amp;\u202e") == "a &lt;b&gt;&amp;amp;" + text("\u202e")
+    assert "\u202e" not in text("\u202e")

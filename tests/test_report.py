@@ -1,0 +1,121 @@
+"""The values of a report on the study that ships."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from capture.bundle import Bundle
+from capture.costs import Expense, cost_of, expense_of
+from capture.evidence import Wanted, gather
+from capture.floors import FloorKind
+from capture.model import Mode, Origin, ScoringPath
+from capture.report import BUCKETS, study_report
+from capture.resources import bundled_library
+from capture.stats import library_statistics
+from tests.factories import make_bundle, make_facts, make_run, make_steps
+from tests.report_samples import bundled, bundled_evidence, bundled_report
+
+
+def test_every_mode_and_scoring_path_is_a_section_of_its_own_forced_decode_first() -> None:
+    found = [(section.mode, section.scoring_path) for section in bundled_report().sections]
+    assert found == [
+        (Mode.FORCED, ScoringPath.DECODE),
+        (Mode.FORCED, ScoringPath.PREFILL),
+        (Mode.FREE, ScoringPath.DECODE),
+    ]
+
+
+def test_sections_say_what_stats_says_of_the_same_runs() -> None:
+    stats = {
+        (row.case, row.runtime, row.mode, row.scoring_path): row
+        for row in library_statistics(bundled_library(), lambda text: pytest.fail(text))
+    }
+    for section in bundled_report().sections:
+        for lane in section.lanes:
+            for scope in lane.by_case:
+                row = stats.pop((scope.name, lane.runtime, section.mode.value, section.scoring_path.value))
+                summary = scope.summary
+                assert (summary.positions, summary.disagreement.rate) == (row.positions, row.disagreement)
+                assert (summary.ties, summary.near_ties, summary.decided) == (row.ties, row.near_ties, row.decided)
+                groups = [group for group in (summary.whole, summary.bounded) if group is not None]
+                total = sum(group.positions * group.kl_forward.mean for group in groups)
+                assert total / summary.positions == pytest.approx(row.kl_mean)
+    assert stats == {}
+
+
+def test_a_lane_over_all_cases_holds_the_positions_of_each() -> None:
+    for section in bundled_report().sections:
+        for lane in section.lanes:
+            assert lane.summary.positions == sum(scope.summary.positions for scope in lane.by_case)
+            assert lane.summary.positions == sum(scope.summary.positions for scope in lane.by_kind)
+            assert lane.summary.positions == sum(scope.summary.positions for scope in lane.by_confidence)
+            assert {scope.name for scope in lane.by_confidence} <= set(BUCKETS)
+            assert lane.summary.disagreement.interval is None
+            assert all(scope.summary.disagreement.interval is not None for scope in lane.by_case)
+
+
+def test_the_control_stands_beside_both_scoring_paths() -> None:
+    for section in bundled_report().sections:
+        assert [floor.kind for floor in section.floors] == [FloorKind.CONTROL]
+        assert section.floors[0].summary.positions == 273
+
+
+def test_which_to_use_lists_the_reference_and_then_the_nearest() -> None:
+    choices = bundled_report().choices
+    assert [choice.runtime for choice in choices] == ["bf16", "fp32", "tp3", "w8a8", "kv-e4m3", "kv-e5m2"]
+    assert [choice.is_reference for choice in choices] == [True, *[False] * 5]
+    by_name = {choice.runtime: choice for choice in choices}
+    assert (by_name["fp32"].calls_as_reference.count, by_name["fp32"].calls_as_reference.of) == (2, 2)
+    assert (by_name["w8a8"].calls_as_reference.count, by_name["w8a8"].calls_as_labelled.of) == (0, 2)
+    assert by_name["bf16"].summary is None
+    assert {choice.cost.disk_bytes for choice in choices} == {None}
+    speeds = {name: choice.cost.positions_per_second or 0.0 for name, choice in by_name.items()}
+    assert 0 < speeds["tp3"] < speeds["bf16"] < speeds["w8a8"]
+
+
+def test_speed_is_the_median_of_what_took_one_token_a_step() -> None:
+    with Bundle(bundled("mac", "w8a8")) as bundle:
+        expense = expense_of(bundle)
+        runs = [run for run in bundle.runs if run.scoring_path is ScoringPath.DECODE and run.mode is not Mode.BRANCH]
+    assert sorted(expense.speeds) == pytest.approx(sorted(run.positions / run.seconds for run in runs))
+    assert cost_of([Expense(None, None, (1.0, 2.0)), Expense(10, 20, (9.0,))]).positions_per_second == 2.0
+    assert cost_of([Expense(None, None, ()), Expense(10, 20, ())]).disk_bytes == 10
+    assert cost_of([]) == cost_of([Expense(None, None, ())])
+
+
+def test_only_what_is_wanted_is_read() -> None:
+    wanted = Wanted(Mode.FREE, ScoringPath.DECODE)
+    (evidence,) = gather(bundled_library(), wanted, lambda text: pytest.fail(text))
+    assert {(lane.mode, lane.scoring_path) for lane in evidence.lanes} == {(Mode.FREE, ScoringPath.DECODE)}
+    assert study_report(evidence).sections[0].lanes == bundled_report().sections[2].lanes
+
+
+def test_another_capture_of_the_same_is_told_and_left_out(tmp_path: Path) -> None:
+    logits = np.random.default_rng(0).normal(0, 3, (8, 16)).astype(np.float32)
+    free = make_run(logits, make_steps(logits))
+    make_bundle(tmp_path / "case--plain.duckdb", [free])
+    for folder, seed in (("a", 1), ("b", 2)):
+        other = logits + np.random.default_rng(seed).normal(0, 1, logits.shape).astype(np.float32)
+        steps = make_steps(other, free.steps.token_id.tolist(), forced=True)
+        run = make_run(other, steps, Origin(Mode.FORCED, forced_along=free.run.run_id))
+        make_bundle(tmp_path / folder / "case--other.duckdb", [run], make_facts("other", is_reference=False))
+    said: list[str] = []
+    (evidence,) = gather(tmp_path, Wanted(), said.append)
+    assert len(evidence.lanes) == 1
+    (sentence,) = said
+    assert "another capture of other on case" in sentence
+
+
+def test_numbers_do_not_depend_on_the_order_of_cases() -> None:
+    evidence = bundled_evidence()
+    turned = study_report(replace(evidence, lanes=evidence.lanes[::-1])).sections[0]
+    for lane, other in zip(turned.lanes, bundled_report().sections[0].lanes, strict=True):
+        assert lane.summary.disagreement == other.summary.disagreement
+        assert lane.summary.bounded is not None
+        assert other.summary.bounded is not None
+        assert lane.summary.bounded.kl_forward.mean == pytest.approx(other.summary.bounded.kl_forward.mean)
+        assert lane.summary.bounded.kl_forward.quantiles == other.summary.bounded.kl_forward.quantiles
