@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from app.diff_text import aligned
 from capture.bundle import Bundle
 from capture.checks import Checked, CheckRule, check_pair, checks_path, write_checks
 from capture.errors import BundleError, CheckError, ComparisonError, NotFoundError, UsageError
 from capture.pairs import study_pairs
-from capture.study import Study
+from capture.study import Study, read_study
 
 TIMEOUT_SECONDS = 60.0
 """How long a command of the command line may take."""
+
+
+def add_check(commands: Any, say: Callable[[str], None], note: Callable[[str], None]) -> None:
+    """Add the subcommand to a parser's; what it prints goes to `say`, what is left out to `note`."""
+    parser = commands.add_parser("check", help="let a command of yours judge every output of a study")
+    parser.add_argument("study", type=Path, metavar="STUDY.toml", help="the study file; its [check] names the command")
+    parser.add_argument("--command", dest="check", default=None, metavar="TEXT", help="the command, in its place")
+    parser.add_argument("--library", type=Path, default=Path("library"), metavar="DIR", help="where the bundles are")
+    parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
+
+    def check(options: argparse.Namespace) -> int:
+        study = read_study(options.study)
+        rule = check_rule(study, options.check)
+        for line in check_lines(rule, options.library / study.name, options.json, note):
+            say(line)
+        return 0
+
+    parser.set_defaults(command=check)
 
 
 def check_rule(study: Study, command: str | None) -> CheckRule:

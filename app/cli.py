@@ -12,10 +12,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from app.calls_command import add_calls
+from app.check_command import add_check
 from app.diff import diff_json, diff_runs
 from app.diff_text import aligned, diff_lines
 from app.import_command import add_import
 from app.settings import Settings
+from app.windows_command import add_windows
 from capture.errors import FlipscopeError
 from capture.evidence import Wanted
 from capture.model import Exactness, Mode, ScoringPath
@@ -71,7 +74,9 @@ def build_parser() -> argparse.ArgumentParser:
     _add_report(commands)
     _add_determinism(commands)
     _add_diff(commands)
-    _add_check(commands)
+    add_check(commands, _say, _note)
+    add_calls(commands, _add_what, _folder, _say, _note)
+    add_windows(commands, _add_what, _folder, _say, _note)
     add_import(commands, _say)
     _add_export(commands)
     _add_serve(commands)
@@ -136,15 +141,6 @@ def _add_diff(commands: Any) -> None:
     parser.add_argument("--library", type=Path, default=None, metavar="DIR", help="where the bundles are")
     parser.add_argument("--json", action="store_true", help="print one JSON document, with every value in full")
     parser.set_defaults(command=diff)
-
-
-def _add_check(commands: Any) -> None:
-    parser = commands.add_parser("check", help="let a command of yours judge every output of a study")
-    parser.add_argument("study", type=Path, metavar="STUDY.toml", help="the study file; its [check] names the command")
-    parser.add_argument("--command", dest="check", default=None, metavar="TEXT", help="the command, in its place")
-    parser.add_argument("--library", type=Path, default=DEFAULT_LIBRARY, metavar="DIR", help="where the bundles are")
-    parser.add_argument("--json", action="store_true", help="print JSON, one object a line")
-    parser.set_defaults(command=check)
 
 
 def _add_export(commands: Any) -> None:
@@ -249,17 +245,6 @@ def diff(options: argparse.Namespace) -> int:
     """Print what differs between two runs."""
     found = diff_runs(options.left, options.right, options.library or shown_library())
     for line in [json.dumps(diff_json(found), indent=1)] if options.json else diff_lines(found):
-        _say(line)
-    return 0
-
-
-def check(options: argparse.Namespace) -> int:
-    """Judge a study's outputs by the user's own command."""
-    from app.check_command import check_lines, check_rule
-
-    study = read_study(options.study)
-    rule = check_rule(study, options.check)
-    for line in check_lines(rule, options.library / study.name, options.json, lambda text: _say(text, sys.stderr)):
         _say(line)
     return 0
 

@@ -58,6 +58,7 @@ class Library:
         """Wait for comparisons and summaries that are being computed."""
         self._comparer.settle()
         self.summaries.settle()
+        self.charts.settle()
 
     def look(self) -> None:
         """Look at the folder now: something was added to it."""

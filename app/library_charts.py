@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -30,8 +31,8 @@ from capture.model import Mode, Run, ScoringPath
 from capture.sampling import range_kinds, sample_of, shared_rows_of
 from capture.trie import common_length
 
-READ_SECONDS = 6.0
-"""How long one page reads runs; those that come after that are left for the next load, which has the others."""
+READ_SECONDS = 3.0
+"""How long one page reads runs; those that come after that are read in the background, for the next load."""
 
 SAMPLE_MEGABYTES = 256
 
@@ -60,6 +61,8 @@ class ChartReader:
         self._samples: SizedCache[Hashable, CaseSample] = SizedCache(
             SAMPLE_MEGABYTES * MEGABYTE, lambda case: _BYTES_A_POSITION * len(case.sample) + 1000
         )
+        self._agreements: SizedCache[Hashable, tuple[Agreement | None]] = SizedCache(20_000)
+        self._behind: threading.Thread | None = None
         self._charts: SizedCache[Hashable, tuple[Chart, ...]] = SizedCache(MOST_KEPT)
 
     def page(self, catalog: Catalog, view: ChartsView, notices: tuple[str, ...] = ()) -> ChartsPage:
@@ -69,7 +72,7 @@ class ChartReader:
             NotFoundError: the library holds no such study or case, or nothing of it was compared.
         """
         asked = _asked(catalog, view)
-        source, key, missing = self._source(catalog, asked)
+        source, key, missing = self._source(catalog, asked, READ_SECONDS)
         bounds = _bounds(source)
         depths = tuple(name for name in ("full", "bound") if name in bounds)
         depth = asked.view.depth or max(depths, key=lambda name: bounds[name], default="full")
@@ -95,9 +98,20 @@ class ChartReader:
             view=shown,
         )
 
-    def _source(self, catalog: Catalog, asked: _Asked) -> tuple[ChartSource, Hashable, tuple[str, ...]]:
+    def settle(self) -> None:
+        """Wait for what is being read."""
+        if self._behind is not None:
+            self._behind.join()
+
+    def _go_on(self, catalog: Catalog, asked: _Asked) -> None:
+        """Read the rest of a page in a thread that does not keep the server from ending; one at a time."""
+        if self._behind is None or not self._behind.is_alive():
+            self._behind = threading.Thread(target=self._source, args=(catalog, asked, float("inf")), daemon=True)
+            self._behind.start()
+
+    def _source(self, catalog: Catalog, asked: _Asked, seconds: float) -> tuple[ChartSource, Hashable, tuple[str, ...]]:
         """Return what charts are drawn from, a key for it where it is complete, and what is missing."""
-        reader = _Reader(self, catalog, asked.view.protocol, time.monotonic() + READ_SECONDS)
+        reader = _Reader(self, catalog, asked.view.protocol, time.monotonic() + seconds)
         lanes = tuple(reader.lane(row) for row in asked.rows if not row.is_reference)
         references = [row for row in asked.rows if row.is_reference]
         reference = next((row.label for row in references), "")
@@ -115,12 +129,15 @@ class ChartReader:
         )
         missing = tuple(reader.notices)
         if reader.left:
-            missing += (f"{count(reader.left, 'run')} not read yet; load the page again for the rest.",)
+            missing += (f"{count(len(reader.left), 'bundle')} not read yet; load the page again for the rest.",)
+            self._go_on(catalog, asked)
         key = None if missing else (asked.view.study, asked.view.case, asked.view.protocol, tuple(reader.stamps))
         return source, key, missing
 
-    def sample(self, catalog: Catalog, entry: Entry, runs: tuple[Run, Run]) -> CaseSample | None:
-        """Return the positions of a pair; None while it is being compared.
+    def sample(
+        self, catalog: Catalog, entry: Entry, runs: tuple[Run, Run], *, kept_only: bool = False
+    ) -> CaseSample | None:
+        """Return the positions of a pair; None while it is being compared, or was not read and must not be.
 
         Raises:
             BundleError, ComparisonError, VocabularyError: it cannot be read or compared.
@@ -130,7 +147,7 @@ class ChartReader:
         stored = catalog.pairs.get((runs[0].run_id, runs[1].run_id))
         key = (reference.stamp, bundle.stamp, runs[0].run_id, runs[1].run_id, stored[0].stamp if stored else None)
         found = self._samples.get(key)
-        if found is None:
+        if found is None and not kept_only:
             comparison = self._comparer.compare(catalog, Pick(reference, runs[0]), Pick(bundle, runs[1]))
             if comparison is None:
                 return None
@@ -146,17 +163,21 @@ class ChartReader:
                 sample=sample,
                 margin=sides[0].steps.margin_nats[left],
                 top1=sides[1].steps.top1[right],
-                link=_link(entry, runs[1].mode),
+                link=None if runs[1].probe_stride else _link(entry, runs[1].mode),
                 identical=comparison.identical,
             )
             self._samples.put(key, found)
         return found
 
-    def floor(self, entry: Entry, own: Run, again: Run) -> CaseSample:
-        """Return a reference against itself; raises BundleError where it cannot be read."""
+    def floor(self, entry: Entry, own: Run, again: Run, *, kept_only: bool = False) -> CaseSample | None:
+        """Return a reference against itself; None where it was not read and must not be.
+
+        Raises:
+            BundleError: it cannot be read.
+        """
         key = (entry.bundle.stamp, own.run_id, again.run_id)
         found = self._samples.get(key)
-        if found is None:
+        if found is None and not kept_only:
             with Bundle(entry.bundle.path) as bundle:
                 sides = self._side(bundle, entry.bundle, own), self._side(bundle, entry.bundle, again)
                 comparison = compare_runs(*sides, mixed_paths=True)
@@ -175,8 +196,16 @@ class ChartReader:
             self._samples.put(key, found)
         return found
 
-    def agreement(self, entry: Entry) -> Agreement | None:
-        """Return how long a free run stayed the reference's; None where one of them is missing."""
+    def agreement(self, entry: Entry, *, kept_only: bool = False) -> tuple[Agreement | None] | None:
+        """Return how long a free run stayed the reference's, in a tuple; None where it was not read and must not be."""
+        key = (entry.bundle.stamp, entry.reference and entry.reference.stamp)
+        found = self._agreements.get(key)
+        if found is None and not kept_only:
+            found = (self._agreement(entry),)
+            self._agreements.put(key, found)
+        return found
+
+    def _agreement(self, entry: Entry) -> Agreement | None:
         reference, bundle = entry.reference, entry.bundle
         own, other = (free_run(one) if one else None for one in (reference, bundle))
         if reference is None or own is None or other is None or reference is bundle:
@@ -206,7 +235,7 @@ class _Reader:
         self._protocol = protocol
         self._until = until
         self.notices: list[str] = []
-        self.left = 0
+        self.left: set[str] = set()
         self.listed = 0
         self.stamps: list[Hashable] = []
 
@@ -216,12 +245,21 @@ class _Reader:
         for entry in row.entries.values():
             sample = self._sample(entry)
             cases += [sample] if sample is not None and len(sample.sample) else []
-            try:
-                agreement = self._reader.agreement(entry)
-            except FlipscopeError:
-                agreement = None
+            agreement = self._agreement(entry)
             agreements += [agreement] if agreement is not None else []
         return ChartLane(row.name, row.label, tuple(cases), tuple(agreements))
+
+    def _agreement(self, entry: Entry) -> Agreement | None:
+        try:
+            found = self._reader.agreement(entry, kept_only=self._over)
+        except FlipscopeError:
+            return None
+        self.left |= {entry.bundle.name} if found is None else set()
+        return None if found is None else found[0]
+
+    @property
+    def _over(self) -> bool:
+        return time.monotonic() > self._until
 
     def floors(self, row: RuntimeRow) -> list[ChartLane]:
         """Return a reference's floors by the page's protocol."""
@@ -229,24 +267,24 @@ class _Reader:
         for entry in row.entries.values():
             for kind, own, again in _again(entry.bundle, self._protocol):
                 try:
-                    found.setdefault(kind, []).append(self._reader.floor(entry, own, again))
+                    sample = self._reader.floor(entry, own, again, kept_only=self._over)
+                    self.left |= {entry.bundle.name} if sample is None else set()
+                    found.setdefault(kind, []).extend([] if sample is None else [sample])
                 except FlipscopeError as error:
                     self.notices.append(f"A floor of {row.label} is left out: {error}")
-        return [ChartLane(kind.value, f"{kind.value}: {row.label}", tuple(cases)) for kind, cases in found.items()]
+        filled = {kind: tuple(cases) for kind, cases in found.items() if cases}
+        return [ChartLane(kind.value, f"{kind.value}: {row.label}", cases) for kind, cases in filled.items()]
 
     def _sample(self, entry: Entry) -> CaseSample | None:
         runs = run_pair(entry.reference, entry.bundle, self._protocol) if entry.reference else None
         if runs is None:
             return None
-        if time.monotonic() > self._until:
-            self.left += 1
-            return None
         try:
-            found = self._reader.sample(self._catalog, entry, runs)
+            found = self._reader.sample(self._catalog, entry, runs, kept_only=self._over)
         except (FlipscopeError, ValueError) as error:
             self.notices.append(f"{entry.bundle.name} is left out: {error}")
             return None
-        self.left += found is None
+        self.left |= {entry.bundle.name} if found is None else set()
         if found is not None:
             stored = self._catalog.pairs.get((runs[0].run_id, runs[1].run_id))
             self.stamps.append(

@@ -160,8 +160,8 @@ class Comparer:
 
 def _belongs(found: Comparison, reference: Steps, candidate: Steps) -> bool:
     """Return whether a comparison is about exactly the prefixes that two runs share, at the reference's positions."""
-    rows = found.position - (int(reference.position[0]) if len(reference) else 0)
-    if len(rows) and (rows.min() < 0 or rows.max() >= len(reference)):
+    rows = np.searchsorted(reference.position, found.position)
+    if len(rows) and (rows.max() >= len(reference) or bool((reference.position[rows] != found.position).any())):
         return False
     theirs, told = set(candidate.prefix_id), set(found.prefix_id)
     return (

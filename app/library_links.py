@@ -23,10 +23,19 @@ PROTOCOLS: Mapping[str, tuple[Mode, ScoringPath]] = {
     "forced": (Mode.FORCED, ScoringPath.DECODE),
     "prefill": (Mode.FORCED, ScoringPath.PREFILL),
     "free": (Mode.FREE, ScoringPath.DECODE),
+    "probe": (Mode.FORCED, ScoringPath.PREFILL),
 }
 """Ways in which numbers are measured, by their name in a link: never two of them in one total or on one axis."""
 
-PROTOCOL_WORDS: Mapping[str, str] = {"forced": "forced, decode", "prefill": "forced, prefill", "free": "free, decode"}
+PROTOCOL_WORDS: Mapping[str, str] = {
+    "forced": "forced, decode",
+    "prefill": "forced, prefill",
+    "free": "free, decode",
+    "probe": "prompt probed, prefill",
+}
+
+PROBE = "probe"
+"""The protocol of prompts that were scored at every so many positions; no page of streams shows them."""
 
 DEPTHS: Mapping[str, str] = {"full": "full vocabulary", "bound": "top-k lower bounds"}
 

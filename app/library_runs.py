@@ -106,9 +106,12 @@ def _size(steps: Steps) -> int:
 def _check(entry: BundleEntry, run: Run, steps: Steps) -> None:
     """Raise DamagedBundleError where steps contradict the run or do not follow what they say they follow."""
     first, prefix_id = (0, entry.prompt_prefix) if run.fork is None else (run.fork.position, run.fork.prefix_id)
-    wrong = len(steps) != run.positions or (
-        len(steps) > 0 and (int(steps.position[0]) != first or steps.prefix_id[0] != prefix_id)
-    )
+    elsewhere = len(steps) > 0 and (int(steps.position[0]) != first or steps.prefix_id[0] != prefix_id)
+    if run.probe_stride:  # its positions lie in the prompt
+        elsewhere = len(steps) > 0 and not (
+            -entry.prompt_length <= int(steps.position[0]) and int(steps.position[-1]) < 0
+        )
+    wrong = len(steps) != run.positions or elsewhere
     if run.mode is Mode.BRANCH and not wrong:
         wrong = run.fork is None or (len(steps) > 0 and int(steps.token_id[0]) != run.fork.token_id)
     wrong = wrong or not _is_chained(steps)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from app.cache import SizedCache
 from app.catalog import BundleEntry, Catalog, Stamp, free_run, own_run
@@ -41,6 +42,9 @@ class Summaries:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._stopped = False
+        self._free = threading.Event()
+        self._free.set()
+        self._readers = 0
         self.version = 0
         """Rises with every summary that is ready."""
 
@@ -53,6 +57,20 @@ class Summaries:
         """Work out nothing more."""
         self._stopped = True
         self.settle()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Start no further summary while a reader waits for something else of the same files."""
+        with self._lock:
+            self._readers += 1
+            self._free.clear()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._readers -= 1
+                if not self._readers:
+                    self._free.set()
 
     def settle(self) -> None:
         """Wait for everything that was asked for."""
@@ -86,6 +104,7 @@ class Summaries:
 
     def _work(self) -> None:
         while True:
+            self._free.wait()
             with self._lock:
                 if self._stopped or not self._waiting:
                     self._thread = None

@@ -57,7 +57,7 @@ def _line(story: Story, strand: Strand) -> Line:
     data = tuple(token.data if token else b"" for token in known)
     return Line(
         data,
-        find_ranges(data, given=story.case.lanes[0].facts.case.ranges),
+        find_ranges(data, given=story.case.lanes[0].facts.case.ranges, turns=story.case.prompt.turns),
         tuple(token is None or token.special for token in known),
     )
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from app.advice import Candidate, advice_table
 from app.catalog import Catalog
 from app.facets import facets_of, matches
-from app.library_links import PROTOCOL_WORDS, PROTOCOLS, ChartsView, LibraryView
+from app.library_links import PROBE, PROTOCOL_WORDS, PROTOCOLS, ChartsView, LibraryView
 from app.links import CaseLink, ViewOptions
 from app.matrix_cells import ABSENT, Scale, drawn, outcome_cell, outcome_total, scale_of, share_cell
 from app.matrix_rows import FLOOR, REFERENCE, Entry, RuntimeRow, SummaryOf, runtime_rows, together
@@ -56,6 +56,7 @@ def library_page(
         bundles=len(catalog.bundles),
         cases=len(catalog.cases),
         runs=sum(len(bundle.runs) for bundle in catalog.bundles),
+        href=view.href(),
         pending=0,
         clear=view.href(facets={}) if view.facets else "",
         commands=("flipscope demo", f"flipscope capture STUDY.toml --library {folder}"),
@@ -118,9 +119,13 @@ class _Builder:
         if self._view.columns == "ranges":
             return tuple(Column(kind.value, "", "", None) for kind in self._kinds())
         return tuple(
-            Column(case.case_id, case.key, CaseLink(case.key).format(), self._positions(case.key))
-            for case in self._cases
+            Column(case.case_id, case.key, self._case_href(case.key), self._positions(case.key)) for case in self._cases
         )
+
+    def _case_href(self, key: str) -> str:
+        """Return the page of a case: its streams, or where only its prompt was probed its charts."""
+        outputs = any(row.entries[key].positions for row in self._rows if key in row.entries)
+        return CaseLink(key).format() if outputs else ChartsView(case=key).href()
 
     def _positions(self, key: str) -> int | None:
         found = (row.entries[key].positions for row in self._rows if row.is_reference and key in row.entries)
@@ -143,7 +148,7 @@ class _Builder:
             label=row.label,
             reference=reference.facts.runtime.name if reference and not row.is_reference else "",
             is_reference=row.is_reference,
-            href=CaseLink(entry.case.key, self._options(entry, self._main)).format(),
+            href=self._href(entry, self._main if entry.positions else PROBE, None),
             total=self._total(row),
             cells=cells,
         )
@@ -156,7 +161,7 @@ class _Builder:
             if outcome is not None and (outcome.labelled or not entry.is_reference):
                 return outcome_cell(outcome, self._href(entry, "free", None))
         if entry.is_reference:
-            return _reference_cell(self._href(entry, "free", None), entry.positions)
+            return _reference_cell(self._href(entry, "free" if entry.positions else PROBE, None), entry.positions)
         protocol = self._protocol(entry)
         if self._view.cells == "verdict" or protocol is None:
             return self._alone(entry)
@@ -170,7 +175,7 @@ class _Builder:
         return None if self._view.protocol else next((name for name in PROTOCOLS if name in entry.shares), None)
 
     def _alone(self, entry: Entry) -> Cell:
-        href = CaseLink(entry.case.key, self._options(entry, "free")).format()
+        href = self._href(entry, "free" if entry.positions else PROBE, None)
         note = "not compared yet; opening it compares" if entry.reference else "no reference here to compare with"
         return Cell("alone", href, text="open", title=note, note=note)
 
@@ -222,6 +227,8 @@ class _Builder:
             yield Row(row.study, row.name, name, row.name, False, "", share_cell(total, "", name, name), shown)
 
     def _href(self, entry: Entry, protocol: str, share: Share | None) -> str:
+        if protocol == PROBE:
+            return ChartsView(entry.bundle.facts.study, entry.case.key, PROBE).href()
         link = CaseLink(entry.case.key, self._options(entry, protocol))
         flip = share.first_decided if share else None
         return link.fork(flip.position, flip.prefix_id).format() if flip else link.format()

@@ -216,6 +216,7 @@ class LibraryPage:
         shown_cells, shown_columns: what is chosen.
         broken: files that cannot be used.
         bundles, cases, runs: how many there are.
+        href: its own address.
         pending: summaries that are still being worked out.
         clear: the address without facets; empty where none is set.
         commands: what fills an empty library.
@@ -235,6 +236,7 @@ class LibraryPage:
     bundles: int
     cases: int
     runs: int
+    href: str
     pending: int
     clear: str
     commands: tuple[str, ...]

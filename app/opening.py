@@ -53,6 +53,10 @@ def _parting(catalog: Catalog, mode: Mode) -> Iterator[CaseEntry]:
 def _inside_calls(case: OpenCase) -> frozenset[int]:
     """Return the positions of the reference's output that lie in tool calls."""
     tokens = [case.tokens.get(token_id) for token_id in case.lanes[0].steps.token_id.tolist()]
-    ranges = find_ranges([token.data if token else b"" for token in tokens], given=case.lanes[0].facts.case.ranges)
+    ranges = find_ranges(
+        [token.data if token else b"" for token in tokens],
+        given=case.lanes[0].facts.case.ranges,
+        turns=case.prompt.turns,
+    )
     calls = [part for part in ranges if part.kind is RangeKind.TOOL_CALL]
     return frozenset(at for part in calls for at in range(part.start, part.stop))

@@ -5,24 +5,36 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from app.catalog import BundleEntry, CaseEntry, forced_run, free_run, own_run
-from app.library_links import PROTOCOLS
+from app.library_links import PROBE, PROTOCOLS
 from capture.model import Mode, Run
 
 
 def reference_of(case: CaseEntry, bundle: BundleEntry) -> BundleEntry | None:
     """Return the bundle that another one of a case is measured by: its study's reference, else whose tokens it took."""
-    able = [other for other in case.bundles if other.facts.is_reference and own_run(other) is not None]
+    able = [other for other in case.bundles if other.facts.is_reference and _has_yardstick(other)]
     own = [other for other in able if other.facts.study == bundle.facts.study]
     if own:
         return own[-1]
     along = {run.forced_along for run in bundle.runs if run.forced_along}
     taken = (other for other in case.bundles if any(run.run_id in along for run in other.runs))
-    return next((other for other in taken if own_run(other) is not None), next(iter(able), None))
+    return next((other for other in taken if _has_yardstick(other)), next(iter(able), None))
+
+
+def probe_run(bundle: BundleEntry) -> Run | None:
+    """Return the run in which a bundle's prompt was scored at every so many positions; None where it has none."""
+    return next((run for run in bundle.runs if run.probe_stride and not run.replica), None)
+
+
+def _has_yardstick(bundle: BundleEntry) -> bool:
+    return own_run(bundle) is not None or probe_run(bundle) is not None
 
 
 def run_pair(reference: BundleEntry, bundle: BundleEntry, protocol: str) -> tuple[Run, Run] | None:
     """Return the runs that are compared by a protocol, the reference's first; None where one of them is missing."""
     mode, path = PROTOCOLS[protocol]
+    if protocol == PROBE:
+        probes = probe_run(reference), probe_run(bundle)
+        return (probes[0], probes[1]) if probes[0] and probes[1] else None
     own = own_run(reference)
     if own is None or (mode is Mode.FREE and own.mode is not Mode.FREE):
         return None

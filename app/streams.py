@@ -100,6 +100,7 @@ def framed(
 ) -> StreamsPage:
     """Return the page around a text: header, ribbon, list of flips, position."""
     case, base = scene.story.case, base_of(link)
+    here = _here(scene, link)
     title, description = _words(scene, panel)
     return StreamsPage(
         title=title,
@@ -110,10 +111,10 @@ def framed(
         scoring_path=case.scoring_path.value,
         question=question_of(case),
         prompt=_prompt(case.prompt.text),
-        modes=_modes(case, base),
+        modes=_modes(case, here if scene.strand == 0 and base.options.reference is None else base),
         views=_views(link, "transcript" if text.transcript else "streams"),
-        chips=_chips(case, base),
-        hidden=tuple(_hidden(case, base)),
+        chips=_chips(case, base, here),
+        hidden=tuple(_hidden(case, here)),
         ribbon=ribbon_of(scene.story, scene.forks, base, text.shown, digest.bands if digest else None),
         list=flip_list(scene, link, base),
         streams=text.streams,
@@ -134,6 +135,12 @@ def framed(
 @lru_cache(maxsize=16)
 def _prompt(text: str) -> str:
     return clean(text[:LONGEST_PROMPT])
+
+
+def _here(scene: Scene, link: CaseLink | ForkLink) -> CaseLink | ForkLink:
+    """Return the link to where the reader is, from which those are made that change the lanes and nothing else."""
+    base, prefix_id = base_of(link), scene.story.prefix_id(scene.strand, scene.position) if scene.pinned else None
+    return base.where(at=link.options.at) if prefix_id is None else base.fork(scene.position, prefix_id)
 
 
 def panel_of(
@@ -225,13 +232,13 @@ def _all(fork: Fork) -> tuple[Side, ...]:
     return (fork.stayed, *fork.left)
 
 
-def _modes(case: OpenCase, base: CaseLink) -> tuple[Choice, ...]:
+def _modes(case: OpenCase, here: CaseLink | ForkLink) -> tuple[Choice, ...]:
     titles = {Mode.FREE: "each runtime by itself", Mode.FORCED: "each runtime along the reference's tokens"}
     if case.lanes[0].run.follows_text:
         titles = {Mode.FORCED: "each runtime along the same text"}
     return tuple(
         Choice(
-            mode.value, base.where(mode=mode, lanes=(), reference=None, follow=None).format(), case.mode is mode, title
+            mode.value, here.where(mode=mode, lanes=(), reference=None, follow=None).format(), case.mode is mode, title
         )
         for mode, title in titles.items()
     )
@@ -245,23 +252,23 @@ def _views(link: CaseLink | ForkLink, current: str) -> tuple[Choice, ...]:
     )
 
 
-def _chips(case: OpenCase, base: CaseLink) -> tuple[Chip, ...]:
+def _chips(case: OpenCase, base: CaseLink, here: CaseLink | ForkLink) -> tuple[Chip, ...]:
     lanes = zip(case.lanes, difference_tables(case.lanes), strict=True)
-    return tuple(_chip(case, lane, base, differing) for lane, differing in lanes)
+    return tuple(_chip(case, lane, base, here, differing) for lane, differing in lanes)
 
 
-def _chip(case: OpenCase, lane: Lane, base: CaseLink, differing: DifferenceTable) -> Chip:
+def _chip(case: OpenCase, lane: Lane, base: CaseLink, here: CaseLink | ForkLink, differing: DifferenceTable) -> Chip:
     others = [other.run.run_id for other in case.lanes if other is not lane]
     prefer = not lane.is_reference and case.mode is Mode.FREE
     hide = len(others) > 1 and not lane.is_reference
-    first = base.where(lanes=(lane.run.run_id, *others), reference=lane.run.run_id)
+    first = here.where(lanes=(lane.run.run_id, *others), reference=lane.run.run_id)
     return Chip(
         letter=lane.letter,
         shape=SHAPES[lane.letter],
         label=lane.label or lane.facts.runtime.name,
         title=f"{lane.facts.runtime.name}: {lane.facts.runtime.engine}, {lane.facts.runtime.model}",
         is_reference=lane.is_reference,
-        hide=base.where(lanes=tuple(others)).format() if hide else "",
+        hide=here.where(lanes=tuple(others)).format() if hide else "",
         prefer=first.format() if prefer else "",
         follow=_follow(case, lane, base),
         warning=_warning(case, lane),
@@ -285,7 +292,7 @@ def _warning(case: OpenCase, lane: Lane) -> str:
     return "" if lane.run.complete else "this run was cut short"
 
 
-def _hidden(case: OpenCase, base: CaseLink) -> list[Choice]:
+def _hidden(case: OpenCase, here: CaseLink | ForkLink) -> list[Choice]:
     """Return the runs that could be shown as well; where the page is full, each takes the last lane's place."""
     full = len(case.lanes) >= len(SHAPES)
     stay = case.lanes[:-1] if full else case.lanes
@@ -293,7 +300,7 @@ def _hidden(case: OpenCase, base: CaseLink) -> list[Choice]:
     place = f" in place of {case.lanes[-1].letter}" if full else ""
     return [
         Choice(
-            (facts.runtime.label or facts.runtime.name) + place, base.where(lanes=(*shown, run.run_id)).format(), False
+            (facts.runtime.label or facts.runtime.name) + place, here.where(lanes=(*shown, run.run_id)).format(), False
         )
         for run, facts in case.available
     ]

@@ -109,7 +109,7 @@ def _rows(sheet: Sheet) -> Iterator[Row]:
     tokens = flow(sheet, sheet.first_position, sheet.first_position + len(sheet.drawn))
     widths = {id(drawn): drawn.width for drawn in {id(one): one for one in sheet.drawn}.values()}
     start, cells = 0, 0
-    for at, token in enumerate(tokens):
+    for at in range(len(tokens)):
         if at > start and (cells >= ROW_CELLS or (at - start >= ROW_TOKENS and tokens[at - 1].breaks)):
             yield _row(sheet, tokens[start:at])
             start, cells = at, 0

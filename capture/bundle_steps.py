@@ -20,7 +20,7 @@ _KINDS: dict[str, Any] = {
     **dict.fromkeys(("log_sum_exp", "entropy", "margin_nats"), np.float64),
 }
 
-_LEAST = {"position": 0, "token_id": 0, "top1": 0, "emitted": -1, "tie_count": 1, "margin_nats": 0, "entropy": 0}
+_LEAST = {"token_id": 0, "top1": 0, "emitted": -1, "tie_count": 1, "margin_nats": 0, "entropy": 0}
 """What a column cannot be below."""
 
 _SLACK = 1e-3
@@ -50,6 +50,12 @@ def read_steps(database: Database, runs: Sequence[int]) -> list[Steps]:
     return [whole.steps(number) for number in runs]
 
 
+def _is_row_of_positions(position: NDArray[Any]) -> bool:
+    """Return whether positions follow each other in an output, or rise within a prompt, where they are negative."""
+    steps = np.diff(position)
+    return bool((steps == 1).all() if position[0] >= 0 else (steps > 0).all() and position[-1] < 0)
+
+
 class _Columns:
     """The columns of several runs, cut apart on demand."""
 
@@ -77,7 +83,7 @@ class _Columns:
         """Return the steps of one run."""
         first, stop = np.searchsorted(self._run, [run, run + 1]).tolist()
         numbers = {key: values[first:stop] for key, values in self._numbers.items()}
-        if stop > first and not (np.diff(numbers["position"]) == 1).all():
+        if stop > first and not _is_row_of_positions(numbers["position"]):
             raise self._damaged("position")
         shape = (stop - first, self._width(first, stop))
         top = slice(int(self._starts[first]), int(self._starts[stop]))

@@ -81,7 +81,11 @@ def token_at(offsets: NDArray[np.int64], offset: int) -> int:
 
 
 def find_ranges(
-    token_bytes: Sequence[bytes], *, in_thinking: bool = False, given: Sequence[Json] = ()
+    token_bytes: Sequence[bytes],
+    *,
+    in_thinking: bool = False,
+    given: Sequence[Json] = (),
+    turns: Sequence[tuple[int, int]] = (),
 ) -> tuple[Range, ...]:
     """Partition an output into ranges: every token is in exactly one, in order.
 
@@ -93,14 +97,35 @@ def find_ranges(
         token_bytes: the bytes of each output token, special tokens as they are written.
         in_thinking: whether the prompt is known to end inside a thinking part.
         given: ranges that a case gives, see `capture.cases`; they win over what is found, the earlier over the later.
+        turns: the assistant turns of a recorded conversation, as (first, stop) in order; no range goes beyond one, and
+            what stands between them is prose.
     """
+    found = _in_turns(token_bytes, turns) if turns else _found(token_bytes, in_thinking)
+    if not given:
+        return found
+    return _overlaid(found, list(_given_ranges(given, b"".join(token_bytes), token_offsets(token_bytes))))
+
+
+def _in_turns(token_bytes: Sequence[bytes], turns: Sequence[tuple[int, int]]) -> tuple[Range, ...]:
+    found: list[Range] = []
+    reached = 0
+    for first, stop in (*turns, (len(token_bytes), len(token_bytes))):
+        first, stop = min(first, len(token_bytes)), min(stop, len(token_bytes))
+        if reached < first:
+            found.append(Range(RangeKind.PROSE, reached, first))
+        parts = _found(token_bytes[first:stop], in_thinking=False)
+        found += [Range(part.kind, first + part.start, first + part.stop) for part in parts]
+        reached = max(reached, stop)
+    return tuple(found)
+
+
+def _found(token_bytes: Sequence[bytes], in_thinking: bool) -> tuple[Range, ...]:
     offsets = token_offsets(token_bytes)
     starts: list[tuple[int, RangeKind]] = [(0, RangeKind.PROSE)]
     for span in find_spans(b"".join(token_bytes), in_thinking=in_thinking):
         starts.append((token_at(offsets, span.start), span.kind))
         starts.append((token_at(offsets, span.stop - 1) + 1, RangeKind.PROSE))
-    found = tuple(_partition(starts, len(token_bytes)))
-    return _overlaid(found, list(_given_ranges(given, b"".join(token_bytes), offsets))) if given else found
+    return tuple(_partition(starts, len(token_bytes)))
 
 
 def _given_ranges(given: Sequence[Json], data: bytes, offsets: NDArray[np.int64]) -> Iterator[Range]:

@@ -30,8 +30,10 @@ def range_kinds(bundle: Bundle, steps: Steps) -> Kinds:
     tokens = bundle.tokens()
     known = [tokens.get(token_id) for token_id in steps.token_id.tolist()]
     kinds = np.zeros(len(steps), np.int8)
+    if not known or steps.position[0] < 0:  # a probe of a prompt, which has no ranges
+        return kinds
     data = [token.data if token else b"" for token in known]
-    for found in find_ranges(data, given=bundle.facts.case.ranges) if known else ():
+    for found in find_ranges(data, given=bundle.facts.case.ranges, turns=bundle.prompt.turns):
         kinds[found.start : found.stop] = KINDS.index(found.kind)
     return kinds
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +20,17 @@ from capture.study import KeepRule
 _BLOCK = 32
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a case tells of its ranges: those it gives, and the assistant turns that are followed."""
+
+    ranges: Sequence[Json] = ()
+    turns: Sequence[tuple[int, int]] = ()
+
+
+NOTHING_GIVEN = Given()
+
+
 def record_run(
     stream: Stream,
     facts: ModelFacts,
@@ -28,7 +39,7 @@ def record_run(
     vocabulary: Mapping[int, Token],
     before: Sequence[int],
     origin: Origin,
-    given: Sequence[Json] = (),
+    given: Given = NOTHING_GIVEN,
 ) -> RecordedRun:
     """Return the run that a stream holds.
 
@@ -40,7 +51,7 @@ def record_run(
         vocabulary: tokens by id, to find ranges.
         before: every token before the stream's first position, prompt included.
         origin: how the run came about.
-        given: ranges that the case gives.
+        given: what the case tells of its ranges.
     """
     steps = stream_steps(stream, facts, keep.top_k, before)
     kept = keep.kept(origin)
@@ -117,7 +128,7 @@ def kept_rows(
     kinds: Sequence[RangeKind],
     vocabulary: Mapping[int, Token],
     before: Sequence[int],
-    given: Sequence[Json] = (),
+    given: Given = NOTHING_GIVEN,
 ) -> tuple[int, ...]:
     """Return the indices of steps whose raw rows are kept.
 
@@ -131,7 +142,7 @@ def kept_rows(
     first = int(steps.position[0]) if len(steps) else 0
     output = [*before[len(before) - first :], *steps.token_id.tolist()]
     texts = [vocabulary[token].data if token in vocabulary else b"" for token in output]
-    wanted = [found for found in find_ranges(texts, given=given) if found.kind in kinds]
+    wanted = [found for found in find_ranges(texts, given=given.ranges, turns=given.turns) if found.kind in kinds]
     return tuple(index - first for found in wanted for index in range(max(found.start, first), found.stop))
 
 

@@ -58,6 +58,7 @@ function cleanAddress() {
 function watch() {
   if (watching) return;
   watching = true;
+  cleanAddress();
   document.addEventListener("htmx:pushedIntoHistory", cleanAddress);
   addEventListener("resize", () => {
     clearTimeout(timer);

@@ -1,13 +1,14 @@
 // Keys: arrows by token and line, n and p by flip, [ and ] by fork on a path, 1 to 5 by lane, g to a position, / finds,
 // Enter opens, Esc returns, ? helps. Off inside of fields.
 
-import { close, isOpen } from "./popover.js";
+import { close, isFirstTap, isOpen } from "./popover.js";
 import { byFork, enterField, followLane } from "./paths.js";
 import { focusToken, tokens } from "./reading.js";
 import { entryOf } from "./tables.js";
 import { flipAcross, isTranscript } from "./transcript.js";
 
 const OFF = "flipscope.keysOff";
+const FIELDS = "input:not([type=submit], [type=button], [type=reset]), textarea, select";
 const MENUS = ".share[open], .adds details[open], .differs[open]";
 
 function lettersOff() {
@@ -26,9 +27,7 @@ function byToken(step) {
   const token = current();
   const key = token.closest("[data-k]").dataset.k;
   const scope = token.closest("#streams, .flow");
-  const own = tokens(scope.parentElement).filter((other) => {
-    return scope.contains(other) && other.closest("[data-k]").dataset.k === key;
-  });
+  const own = tokens(scope).filter((other) => other.closest("[data-k]").dataset.k === key);
   focusToken(own[own.indexOf(token) + step]);
 }
 
@@ -46,10 +45,14 @@ function byLine(step) {
 
 function byFlip(step) {
   if (isTranscript()) return flipAcross(step);
-  const flips = [...document.querySelectorAll("#streams a.t:not(.quiet)")];
+  const token = current() ?? document.querySelector("#streams .pinned");
+  const stub = current()?.closest(".line.stub")?.dataset.k; // a stub shows flips that the filter leaves out
+  const flips = [...document.querySelectorAll("#streams a.t:not(.quiet)")].filter((flip) => {
+    const line = flip.closest(".line");
+    return !line?.matches(".stub") || line.dataset.k === stub;
+  });
   const seen = new Set();
   const firsts = flips.filter((flip) => !seen.has(flip.href) && seen.add(flip.href));
-  const token = current() ?? document.querySelector("#streams .pinned");
   const same = firsts.findIndex((flip) => flip === token || flip.href === token?.href);
   if (same >= 0 || !token) return focusToken(firsts[same + step] ?? firsts[step > 0 ? 0 : firsts.length - 1]);
   const after = firsts.findIndex((flip) => token.compareDocumentPosition(flip) & Node.DOCUMENT_POSITION_FOLLOWING);
@@ -99,9 +102,16 @@ function isCommand(event) {
   return (event.ctrlKey || event.metaKey || event.altKey) && !event.getModifierState("AltGraph");
 }
 
+// A field takes every key but Escape, and that one too while a search has text, which it clears.
+function isTaken(event) {
+  if (event.target.closest("dialog")) return true;
+  const field = event.target.closest(FIELDS);
+  return Boolean(field) && (event.key !== "Escape" || (field.type === "search" && field.value !== ""));
+}
+
 function press(event) {
   if (isCommand(event)) return;
-  if (event.target.closest("input, textarea, select, dialog")) return;
+  if (event.isComposing || isTaken(event)) return;
   const letter = event.key.length === 1;
   const action = ACTIONS[event.key];
   if (!action || (letter && lettersOff())) return;
@@ -116,7 +126,7 @@ function clicked(event) {
   }
   if (event.target.closest("[data-help]")) document.getElementById("help")?.showModal();
   const token = event.target.closest("[data-k] span.t");
-  if (token && getSelection().isCollapsed && !matchMedia("(pointer: coarse)").matches) pin(token);
+  if (token && getSelection().isCollapsed && !isFirstTap(token)) pin(token);
 }
 
 function switched(event) {

@@ -4,9 +4,11 @@ import { fitColumns } from "./columns.js";
 import { setUpKeys } from "./keys.js";
 import { setUpPaths } from "./paths.js";
 import { setUpPopover } from "./popover.js";
-import { announce, focusToken, prepareTokens } from "./reading.js";
+import { announce, prepareTokens } from "./reading.js";
 import { setUpCopying } from "./copying.js";
+import { keepFocus } from "./focus.js";
 import { setUpGrowing } from "./growing.js";
+import { arrive } from "./remembering.js";
 import { setUpRibbon } from "./ribbon.js";
 import { setUpRows } from "./rows.js";
 import { setUpTheme } from "./theming.js";
@@ -19,7 +21,7 @@ function refresh() {
   setUpCopying();
   prepareTokens();
   fitColumns();
-  setUpTranscript();
+  if (setUpTranscript()) arrive();
   setUpRibbon();
   setUpRows();
   showCurrentFlip();
@@ -35,21 +37,9 @@ function showCurrentFlip() {
   list.scrollTop += distance - list.clientHeight / 2;
 }
 
-// After a swap the reader is where the change is: at the fork that opened, or back at the flip that was closed.
-let openFork = document.getElementById("fork") ? location.pathname : null;
-
 function follow(event) {
   refresh();
-  if (event.detail.target?.id !== "page") return;
-  const fork = document.getElementById("fork");
-  if (fork) {
-    document.getElementById("fork-title").focus({ preventScroll: true });
-    fork.scrollIntoView({ block: "nearest" });
-  } else if (openFork) {
-    const flips = [...document.querySelectorAll("#streams a.t")];
-    focusToken(flips.find((flip) => flip.pathname === openFork));
-  }
-  openFork = fork ? location.pathname : null;
+  keepFocus(event);
 }
 
 // An answer that is no page of ours is shown as the page it is; silence is said.

@@ -1,7 +1,7 @@
 // Ways through the text by keys: forks on the line that is read, a lane's own line, a position, the forms for these.
 
 import { announce, focusToken, tokens } from "./reading.js";
-import { flipAcross, goTo, isTranscript, visible } from "./transcript.js";
+import { firstInSight, firstPosition, flipAcross, goTo, isTranscript } from "./transcript.js";
 
 function paths() {
   const words = document.querySelector("#streams[data-paths]")?.dataset.paths.split(" ") ?? [];
@@ -54,7 +54,8 @@ function followText(letter) {
   const address = document.querySelector(`.chip.lane-${letter}`).dataset.follow;
   if (!address) return announce("forced lanes all have the reference's text");
   const wanted = new URL(address, location.href);
-  wanted.searchParams.set("at", String(visible()[0]));
+  wanted.searchParams.set("at", String(firstPosition()));
+  if (!document.activeElement?.closest(".stretch .t")) focusToken(firstInSight()); // it is read on in the other text
   ask(wanted.pathname + wanted.search);
 }
 
@@ -87,11 +88,19 @@ function shorten(event) {
   for (const name of Object.keys(sent)) if (sent[name] === "") delete sent[name];
 }
 
+// A table is said with commas between its cells and full stops after its rows.
+function said(element) {
+  if (!element.matches("table")) return element.textContent.trim();
+  const rows = [...element.rows].map((row) => [...row.cells].map((cell) => cell.ariaLabel ?? cell.textContent.trim()));
+  const lines = rows.map((cells) => `${cells.join(", ")}.`);
+  return [element.caption ? `${element.caption.textContent.trim()}.` : "", ...lines].join(" ").trim();
+}
+
 // What was found or looked up is said, and the first place can be opened at once.
 function answered(event) {
   const answer = ["found", "lookup"].includes(event.detail.target?.id) && document.getElementById(event.detail.target.id);
   if (!answer) return;
-  announce(answer.querySelector("p")?.textContent ?? answer.textContent);
+  announce([...answer.querySelectorAll("p, table")].map(said).join(" "));
   answer.querySelector("a")?.focus();
 }
 

@@ -1,4 +1,5 @@
-// One shared popover with the table of a token: opens after 150 ms, swaps at once, closes after 80 ms, Esc closes.
+// One shared popover with the table of a token: opens after 150 ms, swaps at once, closes after 80 ms, Esc closes. On a
+// touch screen a tap on a token opens it, one elsewhere closes it.
 
 import { SHAPES, shape } from "./shapes.js";
 import { entryOf, prefetch } from "./tables.js";
@@ -10,9 +11,11 @@ const WINNER = 1;
 const BOUND = 2;
 
 let popover = null;
-let timer = 0;
+let opening = 0;
+let closing = 0;
 let shown = null; // the token whose table is open
 let wanted = null; // the token that was asked for last
+let tapped = null; // what the last pointer touched, and whether its table was open: {token, again}; null of a mouse
 
 function element(name, className, text) {
   const made = document.createElement(name);
@@ -99,22 +102,35 @@ export function isOpen() {
 }
 
 export function close() {
-  clearTimeout(timer);
+  clearTimeout(opening);
+  clearTimeout(closing);
   wanted = shown = null;
   popover?.classList.remove("open");
 }
 
 export function open(token, delay = OPEN_MS) {
-  clearTimeout(timer);
+  clearTimeout(opening);
+  clearTimeout(closing);
+  wanted = token;
   if (token === shown && isOpen()) return;
   prefetch(Number(token.dataset.p)); // the answer can come during the delay
   if (isOpen()) show(token);
-  else timer = setTimeout(() => show(token), delay);
+  else opening = setTimeout(() => show(token), delay);
 }
 
 function closeSoon() {
-  clearTimeout(timer);
-  timer = setTimeout(close, CLOSE_MS);
+  clearTimeout(opening);
+  clearTimeout(closing);
+  closing = setTimeout(close, CLOSE_MS);
+}
+
+// A table that the keyboard opened stays while its token has the focus.
+function isHeld() {
+  return wanted !== null && wanted === document.activeElement && wanted.matches(":focus-visible");
+}
+
+export function isFirstTap(token) {
+  return tapped?.token === token && !tapped.again;
 }
 
 function tokenAt(event) {
@@ -123,22 +139,29 @@ function tokenAt(event) {
 
 function enter(event) {
   if (event.pointerType === "touch" || event.buttons) return;
-  if (event.target.closest?.(".popover")) clearTimeout(timer);
-  else {
-    const token = tokenAt(event);
-    if (token) open(token);
-    else if (shown !== document.activeElement) closeSoon();
-  }
+  const token = tokenAt(event);
+  if (event.target.closest?.(".popover")) clearTimeout(closing);
+  else if (token) open(token);
+  else if (!isHeld()) closeSoon();
+}
+
+function leave(event) {
+  if (event.pointerType !== "touch") closeSoon();
+}
+
+// The focus goes on to what is no token; the pointer may still be reading.
+function blur(event) {
+  if (event.target !== wanted || event.relatedTarget?.closest?.("[data-k] .t")) return;
+  if (!wanted.matches(":hover") && !popover.matches(":hover")) close();
 }
 
 function tap(event) {
   const token = tokenAt(event);
-  if (event.pointerType !== "touch" || !token || token.matches("a")) {
-    if (isOpen() && !event.target.closest?.(".popover") && !token) close();
-    return;
-  }
-  if (token === shown) close();
-  else open(token, 0);
+  tapped = event.pointerType === "touch" && token ? { token, again: token === shown } : null;
+  if (!token && !event.target.closest?.(".popover")) close();
+  if (!tapped || token.matches("a")) return;
+  if (!tapped.again) open(token, 0);
+  else if (!window.htmx) close(); // else the second tap pins
 }
 
 export function setUpPopover() {
@@ -148,7 +171,8 @@ export function setUpPopover() {
   document.body.append(popover);
   document.addEventListener("pointerover", enter);
   document.addEventListener("pointerup", tap);
-  document.documentElement.addEventListener("pointerleave", closeSoon);
+  document.documentElement.addEventListener("pointerleave", leave);
+  document.addEventListener("focusout", blur);
   addEventListener("scroll", () => shown && place(shown), { passive: true, capture: true });
   document.addEventListener("htmx:beforeSwap", close);
 }

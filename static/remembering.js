@@ -1,8 +1,8 @@
 // How the place in a long text is remembered: in the address while the reader goes on, and across a swap, so that what
 // is read stays where it is.
 
-import { BELOW_PX, bottomOfRibbon, firstPosition, hold, isTranscript, middle, rest } from "./transcript.js";
-import { toTheTop, tokenAt, transcript, visible } from "./transcript.js";
+import { bottomOfRibbon, firstPosition, hold, isTranscript, middle, rest } from "./transcript.js";
+import { toTheTop, tokenAt, transcript, underRibbon, visible } from "./transcript.js";
 
 const SETTLE_MS = 300;
 
@@ -38,6 +38,17 @@ function leave(event) {
   place = inside ? { position: Number(wanted), y } : null;
 }
 
+// Other lanes, another mode or view are asked for at the place that is read now, not where the page was opened.
+function carry(event) {
+  if (!isTranscript() || !event.detail.elt.closest?.(".chips, .switch")) return;
+  remember();
+  const at = new URL(location.href).searchParams.get("at");
+  const wanted = new URL(event.detail.path, location.href);
+  if (at === null) wanted.searchParams.delete("at");
+  else wanted.searchParams.set("at", at);
+  event.detail.path = wanted.pathname + wanted.search;
+}
+
 // Brings a text that is new on the page to where its reader is.
 export function arrive() {
   const at = new URL(location.href).searchParams.get("at");
@@ -45,11 +56,13 @@ export function arrive() {
   const { pinned, at: shown } = transcript().dataset;
   const wanted = place?.position ?? at ?? pinned ?? named;
   const token = wanted === undefined ? null : tokenAt(wanted);
-  if (token) hold(token, place?.y ?? (at === null ? middle() : bottomOfRibbon() + BELOW_PX));
+  const before = place?.y;
+  if (token) hold(token, before === undefined ? (at === null ? middle : underRibbon) : () => before);
   else if (Number(shown) > 0) toTheTop(Number(shown));
   place = null;
   remember();
 }
 
+document.addEventListener("htmx:configRequest", carry);
 document.addEventListener("htmx:beforeSwap", leave);
 addEventListener("scroll", scrolled, { passive: true });

@@ -12,6 +12,13 @@ function stop(link) {
   for (const other of links()) other.tabIndex = other === link ? 0 : -1;
 }
 
+// The link of the row that leads to a path, as the one that Tab reaches; null where its page of the list is not shown.
+export function linkOfRow(path) {
+  const link = links().find((one) => one.pathname === path) ?? null;
+  if (link) stop(link);
+  return link;
+}
+
 export function setUpRows() {
   const list = document.querySelector(LIST);
   if (!list) return;
@@ -64,6 +71,6 @@ document.addEventListener("keydown", (event) => {
   const link = event.target.closest?.(`${LIST} a`);
   const action = link && !event.ctrlKey && !event.metaKey && !event.altKey && ACTIONS[event.key];
   if (!action) return;
-  event.preventDefault();
-  action(link);
+  const done = action(link);
+  if (done !== false || !event.key.startsWith("Page")) event.preventDefault();
 });

@@ -5,7 +5,7 @@ import { announce, focusToken, readyTokens } from "./reading.js";
 
 const NEAR_PX = 1000; // chunks this near to the window are filled
 const FAR_PX = 3200; // chunks farther from it are emptied
-export const BELOW_PX = 4; // where the first line stands, under the ribbon
+const BELOW_PX = 4; // where the first line stands, under the ribbon
 const NEAR_CHUNKS = 8; // looked through for flips that are not marked
 const KEPT = 40; // answers kept for scrolling back
 const SETTLE_MS = 300;
@@ -197,6 +197,10 @@ export function bottomOfRibbon() {
   return above ? Math.max(above.getBoundingClientRect().bottom, 0) * (getComputedStyle(above).position === "sticky") : 0;
 }
 
+export function underRibbon() {
+  return bottomOfRibbon() + BELOW_PX;
+}
+
 export function middle() {
   return bottomOfRibbon() + (innerHeight - bottomOfRibbon()) / 3;
 }
@@ -235,14 +239,16 @@ export function visible() {
   return text ? [positionAt(bottomOfRibbon()), positionAt(innerHeight)] : null;
 }
 
-// The first token of the first line that is in sight; null where its text has not come yet.
+// The first token that begins on the first line in sight, which the space before a word need not; null where the text of
+// that line has not come yet.
 export function firstInSight() {
-  const edge = bottomOfRibbon() + BELOW_PX;
+  const edge = underRibbon();
   for (const chunk of text.chunks.slice(chunkAt(edge))) {
     if (chunk.classList.contains("empty")) return null;
-    const own = [...chunk.querySelectorAll(".stretch .t")];
-    const first = own.find((token) => token.getBoundingClientRect().bottom > edge);
-    if (first) return first;
+    const below = [...chunk.querySelectorAll(".stretch .t")].filter((token) => {
+      return token.getBoundingClientRect().bottom > edge;
+    });
+    if (below.length) return below.find((token) => token.getClientRects().length === 1) ?? below[0];
   }
   return null;
 }
@@ -276,13 +282,16 @@ export async function goTo(position) {
   if (!tokenAt(position)) scrollToPosition(position);
   await fill(index);
   const token = tokenAt(position);
-  if (token) hold(token, middle());
+  if (token) hold(token, middle);
   return token;
 }
 
-export function hold(token, y) {
-  const box = token.getClientRects()[0];
-  if (box && Math.abs(box.top - y) > 1) scrollBy({ top: box.top - y, behavior: "instant" });
+// Brings a token to a height, which `height` says; twice, since the ribbon stands elsewhere once the page has scrolled.
+export function hold(token, height) {
+  for (const y of [height, height]) {
+    const distance = (token.getClientRects()[0]?.top ?? y()) - y();
+    if (Math.abs(distance) > 1) scrollBy({ top: distance, behavior: "instant" });
+  }
 }
 
 // Next and previous flip, also where the chunk is not in the page
@@ -341,14 +350,13 @@ function resized() {
       if (chunk.classList.contains("empty")) size(chunk, index);
       else settle(chunk, index);
     }
-    if (at > 0 && first) hold(first, bottomOfRibbon() + BELOW_PX);
+    if (at > 0 && first) hold(first, underRibbon);
     else if (at > 0) toTheTop(at);
   }, SETTLE_MS);
 }
 
 export function toTheTop(position) {
-  const box = text.chunks[chunkOf(position)].getBoundingClientRect();
-  scrollBy({ top: box.top - bottomOfRibbon(), behavior: "instant" });
+  hold(text.chunks[chunkOf(position)], bottomOfRibbon);
 }
 
 function watch() {

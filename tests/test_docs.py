@@ -13,11 +13,12 @@ from bs4 import BeautifulSoup
 from app.cli import build_parser
 from app.settings import Settings
 from app.web.main import create_app
+from capture.checks import CheckRule
 from capture.engines import ENGINE_NAMES
 from capture.engines.torch_options import CHOICES, TorchOptions
 from capture.engines.vllm_options import VllmOptions
 from capture.model import Runtime
-from capture.study import CheckRule, ForkBudget, KeepRule, ProbeRule, Study
+from capture.study import ForkBudget, KeepRule, ProbeRule, Study
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -24,7 +24,9 @@ def split(text: bytes) -> list[bytes]:
 
 def kinds(text: bytes, *, in_thinking: bool = False) -> list[tuple[RangeKind, bytes]]:
     tokens = split(text)
-    return [(part.kind, b"".join(tokens[part.start : part.stop])) for part in find_ranges(tokens, in_thinking=in_thinking)]
+    return [
+        (part.kind, b"".join(tokens[part.start : part.stop])) for part in find_ranges(tokens, in_thinking=in_thinking)
+    ]
 
 
 @settings(deadline=None)
@@ -222,3 +224,28 @@ def test_what_a_given_range_leaves_of_another_is_of_its_kind() -> None:
     tokens = split(b"```\nabc\n```")
     found = find_ranges(tokens, given=[{"kind": "json", "from": "abc", "to": "\n"}])
     assert [part.kind.value for part in found] == ["code", "json", "code"]
+
+
+def test_no_range_goes_beyond_a_recorded_turn() -> None:
+    tokens = split(b'<tool_call>{"a": 1<user>x</tool_call>```<assistant>{"b": 2}')
+    texts = [b"".join(tokens[:at]) for at in range(len(tokens) + 1)]
+    first, second = (
+        texts.index(b'<tool_call>{"a": 1'),
+        texts.index(b'<tool_call>{"a": 1<user>x</tool_call>```<assistant>'),
+    )
+    found = find_ranges(tokens, turns=[(0, first), (second, len(tokens))])
+    assert [(part.kind.value, part.start, part.stop) for part in found] == [
+        ("tool call", 0, first),
+        ("prose", first, second),
+        ("json", second, len(tokens)),
+    ]
+
+
+@settings(deadline=None)
+@given(outputs, st.lists(st.integers(0, 30), max_size=6, unique=True))
+def test_with_turns_every_token_is_still_in_exactly_one_range(tokens: list[bytes], borders: list[int]) -> None:
+    ordered = sorted(borders)
+    turns = list(zip(ordered[::2], ordered[1::2], strict=False))
+    found = find_ranges(tokens, turns=turns)
+    assert [token for part in found for token in range(part.start, part.stop)] == list(range(len(tokens)))
+    assert all(not part.start < border < part.stop for part in found for turn in turns for border in turn)

@@ -333,6 +333,51 @@ def test_chips_hide_a_lane_and_choose_the_reference(free: tuple[OpenCase, CaseLi
     assert preferred.options.lanes[0] == case.lanes[1].run.run_id[:12]
 
 
+def links_that_change_lanes(page: StreamsPage) -> list[str]:
+    return [href for chip in page.chips for href in (chip.hide, chip.prefer) if href] + [
+        one.href for one in page.hidden
+    ]
+
+
+def test_an_open_fork_stays_open_where_lanes_change_and_it_still_exists(library: Library) -> None:
+    whole, link = opened(library, "iface", Mode.FREE)
+    fewer = link.where(lanes=tuple(lane.run.run_id for lane in whole.lanes if lane.letter != "C"))
+    case = library.open_link(fewer)
+    here = fork_link(case, fewer)
+    page = streams_page(case, here, COLUMNS)
+    assert page.panel is not None
+    assert len(page.hidden) == 1
+    hrefs = links_that_change_lanes(page)
+    assert len(hrefs) == 3 + 3 + 1
+    for href in hrefs:
+        found = parse(href).link
+        assert isinstance(found, ForkLink)
+        assert (found.position, found.prefix) == (here.position, here.prefix)
+        again = streams_page(library.open_link(found), found, COLUMNS)
+        assert again.pane is not None
+        assert (again.pane.position, again.pane.pinned) == (here.position, True)
+        assert again.panel is not None
+    assert all(isinstance(parse(choice.href).link, ForkLink) for choice in page.modes)
+
+
+def test_where_no_fork_is_open_lanes_change_at_the_place_that_the_link_names(free: tuple[OpenCase, CaseLink]) -> None:
+    case, link = free
+    for wanted, at in ((link.where(at=40), 40), (link, None), (link.fork(7, "ab" * 8), None)):
+        page = streams_page(case, wanted, COLUMNS)
+        for href in links_that_change_lanes(page):
+            found = parse(href).link
+            assert isinstance(found, CaseLink)
+            assert found.options.at == at
+
+
+def test_the_switch_of_modes_keeps_a_place_on_the_references_text_alone(free: tuple[OpenCase, CaseLink]) -> None:
+    case, link = free
+    on_another = next(fork for fork in open_scene(case, link).forks if fork.strand)
+    page = streams_page(case, link.fork(on_another.position, on_another.prefix_id), COLUMNS)
+    assert page.panel is not None
+    assert all(isinstance(parse(choice.href).link, CaseLink) for choice in page.modes)
+
+
 def test_a_lane_that_never_differs_is_warned_of(free: tuple[OpenCase, CaseLink]) -> None:
     case, link = free
     lane = case.lanes[1]

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from capture.checks import CheckRule
 from capture.errors import CaseError, StudyError
 from capture.model import FlipClass, Keep, Mode, Origin, ScoringPath
+from capture.plan import definition
 from capture.resources import data_folder
-from capture.study import read_study
+from capture.study import Follow, ProbeRule, read_study
 
 CASES = json.dumps([{"id": "one", "messages": [{"role": "user", "content": "hi"}]}])
 
@@ -151,3 +154,54 @@ def test_a_study_may_start_with_a_byte_order_mark(tmp_path: Path) -> None:
 def test_a_case_file_whose_name_holds_a_nul_is_named(tmp_path: Path) -> None:
     with pytest.raises(CaseError, match="null byte"):
         read_study(write(tmp_path, GOOD.replace('"cases.json"', '"a\\u0000b"')))
+
+
+def test_a_study_may_probe_prompts_and_name_a_check(tmp_path: Path) -> None:
+    study = read_study(write(tmp_path, GOOD + '[probe]\nstride = 16\n[check]\ncommand = ["python", "check.py"]\n'))
+    assert study.probe == ProbeRule(16, 8000)
+    assert study.check == CheckRule(("python", "check.py"), 60.0, tmp_path)
+    assert study.follow is Follow.REFERENCE
+    plain = read_study(write(tmp_path, GOOD))
+    assert plain.probe is None
+    assert plain.check is None
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ("[probe]\nstride = 0\n", "probe.stride"),
+        ("[probe]\nwindows = 5\n", "probe.windows"),
+        ("[check]\ncommand = []\n", "check.command"),
+        ("[check]\n", "check.command"),
+        ('[check]\ncommand = ["x"]\ntimeout_seconds = 0\n', "check.timeout_seconds"),
+    ],
+)
+def test_wrong_tables_are_told(tmp_path: Path, extra: str, message: str) -> None:
+    with pytest.raises(StudyError, match=message):
+        read_study(write(tmp_path, GOOD + extra))
+
+
+def test_nothing_is_repeated_where_nothing_runs_free(tmp_path: Path) -> None:
+    text = GOOD.replace('reference = "a"', 'reference = "a"\nreplicas = 2', 1)
+    with pytest.raises(StudyError, match="replicas repeat free runs, and this study has none"):
+        read_study(write(tmp_path, text + "[probe]\n"))
+    with pytest.raises(StudyError, match="records no assistant turn to follow"):
+        read_study(write(tmp_path, GOOD.replace('reference = "a"', 'reference = "a"\nfollow = "recorded"', 1)))
+
+
+def test_a_study_without_new_keys_asks_for_what_it_always_did(tmp_path: Path) -> None:
+    """The hash names sealed bundles: what is off must not change it."""
+    study = read_study(write(tmp_path, GOOD))
+    asked = definition(study, study.cases[0], study.runtimes[0], "")
+    assert (
+        definition(replace(study, check=CheckRule(("x",), 1.0, tmp_path)), study.cases[0], study.runtimes[0], "")
+        == asked
+    )
+    others = [
+        definition(replace(study, probe=ProbeRule(32, 8000)), study.cases[0], study.runtimes[0], ""),
+        definition(replace(study, follow=Follow.RECORDED), study.cases[0], study.runtimes[0], ""),
+        definition(
+            study, replace(study.cases[0], ranges=({"kind": "code", "start": 0, "stop": 1},)), study.runtimes[0], ""
+        ),
+    ]
+    assert len({asked, *others}) == 4

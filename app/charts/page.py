@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from app.charts.agreement import matrix, survival
 from app.charts.disagreement import by_margin, by_runtime
 from app.charts.divergence import by_confidence, noise, tail
+from app.charts.prediction import precision
 from app.charts.statistics import tables
 from app.charts.stream import along, heat
 from app.charts.values import Chart, ChartSource
 from app.charts.windows import by_window
-from app.library_links import DEPTHS, PROTOCOL_WORDS, ChartsView
+from app.library_links import DEPTHS, PROBE, PROTOCOL_WORDS, ChartsView
 from app.matrix_values import Choice
 
 DRAWN: Mapping[str, Callable[[ChartSource], Chart]] = {
@@ -21,12 +22,16 @@ DRAWN: Mapping[str, Callable[[ChartSource], Chart]] = {
     "stream": along,
     "heat": heat,
     "margin": by_margin,
+    "precision": precision,
     "tail": tail,
     "confidence": by_confidence,
     "identical": survival,
     "noise": noise,
     "agreement": matrix,
 }
+
+OF_OUTPUTS = ("stream", "heat", "identical")
+"""Charts of outputs, which a prompt that was probed has none of."""
 
 NAMES = (*DRAWN, "kl", "probabilities", "perplexity")
 
@@ -64,7 +69,8 @@ def charts_of(source: ChartSource) -> tuple[Chart, ...]:
         survives = survival(source)
         return (survives,) if survives.rows else ()
     told = list(tables(source))
-    drawn = [make(source) for make in DRAWN.values()]
+    left_out = OF_OUTPUTS if source.protocol == PROBE else ()
+    drawn = [make(source) for name, make in DRAWN.items() if name not in left_out]
     return (*told[:1], *(chart for chart in drawn if chart.rows), *told[1:])
 
 

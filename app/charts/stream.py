@@ -36,6 +36,7 @@ class _Bin:
     median: float
     high: float
     positions: int
+    href: str
 
 
 def along(source: ChartSource, column: str = "kl_forward") -> Chart:
@@ -53,7 +54,8 @@ def along(source: ChartSource, column: str = "kl_forward") -> Chart:
         bins = list(_bins(kept[lane.name], column, width, span))
         traces += _band(lane.label, index, bins)
         rows += [
-            Line((lane.label, "bin", one.start, one.stop, one.low, one.median, one.high, one.positions)) for one in bins
+            Line((lane.label, "bin", one.start, one.stop, one.low, one.median, one.high, one.positions), one.href)
+            for one in bins
         ]
     traces += [_point_trace(source, kept, column, index) for index in range(len(source.lanes))]
     y = {"type": "log", "title": title(f"{_NAMES[column]}, nats (log)"), "exponentformat": "e"}
@@ -66,7 +68,8 @@ def along(source: ChartSource, column: str = "kl_forward") -> Chart:
         columns=("runtime", "what", "from", "to", "p10", "median or value", "p90", "positions"),
         rows=tuple(rows),
         figure=figure(traces, "stream", {"title": title("position in the output"), "rangemode": "nonnegative"}, y),
-        note=f"Lines are medians, bands p10 to p90, points the {TOP} largest values, as many of each; a click opens the position.",
+        note=f"Lines are medians, bands p10 to p90, points the {TOP} largest values, as many of each runtime. "
+        "A click opens the position, on a line the largest of its bin.",
         height=380,
     )
 
@@ -82,10 +85,11 @@ def bin_width(span: int, most: int) -> int:
 def _bins(points: Points, column: str, width: int, span: int) -> Iterator[_Bin]:
     position, values = points.column("position"), np.maximum(points.column(column), SMALLEST)
     for start in range(0, span, width):
-        inside = values[(position >= start) & (position < start + width)]
+        inside = np.flatnonzero((position >= start) & (position < start + width))
         if len(inside):
-            low, median, high = np.quantile(inside, (0.1, 0.5, 0.9)).tolist()
-            yield _Bin(start, start + width, low, median, high, len(inside))
+            low, median, high = np.quantile(values[inside], (0.1, 0.5, 0.9)).tolist()
+            href = points.href(int(inside[np.argmax(values[inside])]))
+            yield _Bin(start, start + width, low, median, high, len(inside), href)
 
 
 def _band(label: str, index: int, bins: list[_Bin]) -> list[Any]:
@@ -102,6 +106,7 @@ def _band(label: str, index: int, bins: list[_Bin]) -> list[Any]:
         **shared,
         "name": text(label),
         "y": [one.median for one in bins],
+        "customdata": [one.href for one in bins],
         "line": {"color": colour(index), "dash": dash(index), "width": 1.8},
         "hovertext": [
             text(f"{label}, {one.start:,} to {one.stop - 1:,}: median {kl_text(one.median)}, p90 {kl_text(one.high)}")

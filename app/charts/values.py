@@ -73,7 +73,7 @@ class CaseSample:
         sample: the positions.
         margin: of the reference there, nats, float64 [n].
         top1: the candidate's top-1 there, int32 [n].
-        link: opens the case with the two runs as lanes.
+        link: opens the case with the two runs as lanes; None where no page shows the positions.
         identical: whether every row is the reference's, bit for bit.
     """
 
@@ -83,11 +83,13 @@ class CaseSample:
     sample: Sample
     margin: Float64Array
     top1: Int32Array
-    link: CaseLink
+    link: CaseLink | None
     identical: bool = False
 
     def href(self, row: int) -> str:
-        """Return the permalink of one of its positions."""
+        """Return the permalink of one of its positions; empty where no page shows it."""
+        if self.link is None:
+            return ""
         return self.link.fork(int(self.sample.position[row]), bytes(self.sample.prefix_id[row])).format()
 
 

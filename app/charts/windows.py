@@ -9,7 +9,9 @@ from typing import Any
 from app.charts.drawing import caption, colour, dash, figure, marker, text, title
 from app.charts.points import Points, changed, flip_links, points_of
 from app.charts.values import Chart, ChartSource, Line
+from app.library_links import PROBE
 from app.matrix_cells import rate_text
+from capture.context_windows import WINDOW
 from capture.intervals import block_rate, wilson
 
 MOST_WINDOWS = 16
@@ -33,7 +35,8 @@ def by_window(source: ChartSource) -> Chart:
     """Return disagreement by window of context, with its band."""
     longest = max((int(points_of(lane).column("absolute").max()) for lane in source.lanes if lane.cases), default=0)
     first = min((int(points_of(lane).column("absolute").min()) for lane in source.lanes if lane.cases), default=0)
-    width = window_width(longest + 1 - first)
+    probed = source.protocol == PROBE
+    first, width = (0, WINDOW) if probed else (first, window_width(longest + 1 - first))
     rows, traces = [], []
     for index, lane in enumerate(source.lanes):
         found = list(_windows(points_of(lane), first, width))

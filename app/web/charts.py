@@ -66,7 +66,8 @@ def _view(request: Request, case: str = "") -> tuple[ChartsView, tuple[str, ...]
 
 def _page(request: Request, library: Library, case: str = "") -> ChartsPage:
     view, notices = _view(request, case)
-    return library.charts.page(library.catalog(), view, notices)
+    with library.summaries.paused():
+        return library.charts.page(library.catalog(), view, notices)
 
 
 def _chart(name: str, request: Request, library: Library) -> Chart:

@@ -127,14 +127,24 @@ def test_a_lane_that_a_transcript_follows_is_read_where_the_other_was(seen: Seen
     page = seen.page
     open_page(page, long)
     page.keyboard.press("g")
-    page.keyboard.type("1500")
+    page.keyboard.type("100")
     page.keyboard.press("Enter")
-    expect(page.locator(".t:focus")).to_have_attribute("data-p", "1500")
+    expect(page.locator(".t:focus")).to_have_attribute("data-p", "100")
     page.keyboard.press("2")
     expect(page.locator(".along")).to_be_visible()
-    expect(page.locator(".stretch .t:focus")).to_have_attribute("data-p", "1500")
+    expect(page.locator(".stretch .t:focus")).to_have_attribute("data-p", "100")
     page.keyboard.press("ArrowRight")
-    assert focused(page) == 1501
+    assert focused(page) == 101
+
+
+def test_a_lane_that_ended_before_is_read_at_its_end(seen: Seen, long: str) -> None:
+    page = seen.page
+    open_page(page, f"{long}?at=1500")
+    page.keyboard.press("2")
+    expect(page.locator(".along")).to_be_visible()
+    total = int(page.locator("[data-transcript]").get_attribute("data-total") or 0)
+    assert 30 < total < 1000
+    expect(page.locator(".stretch .t:focus")).to_have_attribute("data-p", str(total - 1))
 
 
 def test_the_table_closes_when_the_focus_goes_on(seen: Seen, case: str) -> None:
@@ -143,21 +153,6 @@ def test_the_table_closes_when_the_focus_goes_on(seen: Seen, case: str) -> None:
     page.keyboard.press("4")
     expect(popover(page)).to_be_visible()
     page.keyboard.press("Tab")
-    expect(popover(page)).to_have_count(0)
-
-
-def test_a_table_that_is_about_to_open_does_not_when_the_focus_goes_on(seen: Seen, case: str) -> None:
-    page = seen.page
-    open_page(page, case)
-    page.keyboard.press("4")
-    expect(popover(page)).to_be_visible()
-    page.keyboard.press("Escape")
-    page.evaluate("document.activeElement.blur(); document.querySelector('#streams .t[data-p=\"3\"]').focus()")
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("g")
-    page.locator("#go-at").hover()
-    page.wait_for_function("performance.now() > 0")
-    expect(page.locator("#go-at")).to_be_focused()
     expect(popover(page)).to_have_count(0)
 
 
@@ -211,6 +206,18 @@ def test_the_keys_work_on_a_button_of_a_form(seen: Seen, case: str) -> None:
     page.locator(".places [type=submit]").first.focus()
     page.keyboard.press("n")
     expect(page.locator(".t:focus")).to_have_attribute("data-p", "11")
+
+
+def test_a_transcript_is_read_on_where_it_is_when_a_lane_is_hidden_and_not_where_it_was_opened(seen: Seen, long: str) -> None:
+    page = seen.page
+    open_page(page, f"{long}?mode=forced&at=1500")
+    assert "at=1500" in (page.locator(".chip.lane-B .chip-name").get_attribute("href") or "")
+    enter_until(page, ".chip.lane-B .chip-name")
+    expect(page.locator(".chip")).to_have_count(2)
+    expect(page).to_have_url(re.compile("lanes="))
+    expect(page).not_to_have_url(re.compile("at=1500"))
+    expect(page.locator(".stretch .t[data-p='0']")).to_be_in_viewport()
+    expect(page.locator(".chip.lane-B summary")).to_be_focused()
 
 
 def test_an_open_fork_stays_open_when_a_lane_is_hidden_or_made_the_reference(seen: Seen, case: str) -> None:

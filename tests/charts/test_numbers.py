@@ -11,6 +11,7 @@ from app.charts.agreement import kaplan_meier, matrix, survival
 from app.charts.disagreement import by_margin, by_runtime
 from app.charts.divergence import by_confidence, noise, tail
 from app.charts.drawing import cividis, text
+from app.charts.prediction import precision
 from app.charts.stream import along, bin_width, heat
 from app.charts.values import Agreement
 from app.charts.windows import by_window, window_width
@@ -70,6 +71,18 @@ def test_a_margin_bin_tells_how_many_of_it_flip() -> None:
     margin = np.linspace(0.0, 4.0, 64)
     expected = int(((margin > 2) & (margin <= 4)).sum()) * 2
     assert next(int(row[2] or 0) for row in rows if row[1] == "2 to 4") == expected
+
+
+def test_a_gate_catches_what_it_says_by_hand() -> None:
+    only = lane("int8", case("one", 64, 1, flips=(0, 9, 31)))
+    rows = {row.values[1]: row.values[2:] for row in precision(source(only)).rows}
+    margins = np.linspace(0.0, 4.0, 64)
+    assert rows[1.0] == (margins[31], 32 / 64, 3 / 32, 3 / 64)
+    assert rows[2 / 3] == (margins[9], 10 / 64, 2 / 10, 3 / 64)
+
+
+def test_without_a_flip_there_is_no_gate() -> None:
+    assert precision(source(lane("int8", case("one", 64)))).rows == ()
 
 
 def test_the_stream_holds_the_largest_positions_of_each_runtime() -> None:

@@ -25,7 +25,7 @@ class Watching(SilentReporter):
         self.streams: dict[str, list[LiveStream]] = {}
         self.vocabulary: set[int] = set()
 
-    def advance(self, steps: int) -> None:
+    def advance(self, steps: int) -> None:  # noqa: ARG002  a reporter is told how many
         """Look once a step."""
         (capture,) = live_captures(self._library)
         self.captures.append(capture)

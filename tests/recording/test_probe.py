@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from bs4 import BeautifulSoup
 
+from app.cli import main
 from app.library import Library
 from capture.bundle import Bundle, verify_bundle
 from capture.errors import DamagedBundleError, StudyError
@@ -159,3 +160,38 @@ def test_the_pages_go_on_without_an_output_to_show(library: Path) -> None:
             page = client.get(f"/c/{key}")
             assert page.status_code == 404
             assert "no free run to show" in BeautifulSoup(page.text, "html.parser").get_text()
+
+
+def test_the_command_tells_the_windows(
+    library: Path, study_file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["windows", str(library), "--width", "50", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    wanted = probed_windows(library, print, 50)[("probe", "int4")]
+    assert [(row["start"], row["probes"], row["flips"]) for row in rows] == [
+        (window.start, window.probes, window.flips) for window in wanted
+    ]
+    assert main(["windows", str(study_file), "--library", str(library)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "0 to 99" in lines[1]  # the study's own width
+    assert main(["windows", str(tmp_path)]) == 2
+    assert "holds no probed prompt" in capsys.readouterr().err
+
+
+def test_the_library_and_its_charts_show_probes_by_window_of_context(library: Path) -> None:
+    with client_of(library) as client:
+        client.get("/index.json")
+        shown: Library = client.app.state.library  # type: ignore[attr-defined]
+        shown.settle()
+        (matrix,) = client.get("/index.json").json()["matrices"]
+        cells = [cell for group in matrix["groups"] for row in group["rows"] for cell in row["cells"]]
+        compared = [cell for cell in cells if cell["kind"] == "compared" and cell["protocol"] == "probe"]
+        assert len(compared) == len(LONG)
+        for cell in compared:
+            assert client.get(cell["href"]).status_code == 200
+        charts = client.get("/charts/windows.json?protocol=probe").json()
+        assert sum(row[3] for row in charts["rows"]) == sum(cell["positions"] for cell in compared)
+        assert sum(row[4] for row in charts["rows"]) == sum(cell["flips"] for cell in compared)
+        names = {chart["name"] for chart in client.get("/charts.json?protocol=probe").json()["charts"]}
+        assert "disagreement" in names
+        assert not names & {"stream", "heat", "identical"}
