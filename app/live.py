@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from app.catalog import CaseEntry, free_run
 from app.drawing import TokenView, runs
@@ -18,7 +17,16 @@ from app.source_consequences import output_bytes
 from app.text import clean, draw
 from app.words import count
 from capture.errors import NotFoundError, SpoolError
-from capture.live import MOST_POSITIONS, LiveCapture, LiveReader, LiveStream, Mark, live_captures, read_vocabulary
+from capture.live import (
+    MOST_POSITIONS,
+    LiveCapture,
+    LiveReader,
+    LiveStream,
+    Mark,
+    live_captures,
+    read_vocabulary,
+    vocabulary_stamp,
+)
 from capture.model import Token
 
 
@@ -94,15 +102,12 @@ class Watcher:
     def __init__(self, library: Library) -> None:
         self._library = library
         self._reader = LiveReader(library.folder)
-        self._vocabulary: tuple[tuple[str, str], Mapping[int, Token]] = (("", ""), {})
+        self._vocabulary: tuple[tuple[str, str, int], Mapping[int, Token]] = (("", "", 0), {})
         self._lock = threading.Lock()
 
     def entries(self) -> tuple[LiveEntry, ...]:
         """Return the captures that work or were stopped, by study."""
-        with self._lock:
-            return tuple(
-                _entry(capture, self._streams(capture.mark)) for capture in live_captures(self._library.folder)
-            )
+        return tuple(_entry(one, self._reader.done(one.mark)) for one in live_captures(self._library.folder))
 
     def page(self, study: str) -> LivePage:
         """Return a capture that is watched.
@@ -120,7 +125,9 @@ class Watcher:
         reference = () if case is None else self._reference(case, study)
         lines = tuple(_line(stream, tokens, reference) for stream in streams)
         sealed = "" if case is None else CaseLink(case.key).format()
-        return LivePage(_entry(found, streams), lines, _text(reference[:MOST_POSITIONS], tokens), sealed)
+        first = lines[-1].first if lines else 0
+        beside = _text(reference[first : first + MOST_POSITIONS], tokens, first)
+        return LivePage(_entry(found, len(streams[-1]) if streams else 0), lines, beside, sealed)
 
     def _streams(self, mark: Mark) -> tuple[LiveStream, ...]:
         try:
@@ -129,9 +136,9 @@ class Watcher:
             return ()
 
     def _tokens(self, mark: Mark) -> Mapping[int, Token]:
-        key = (mark.study, mark.runtime)
-        if self._vocabulary[0] != key or not self._vocabulary[1]:
-            spool = Path(self._library.folder) / ".spool" / mark.study
+        spool = self._library.folder / ".spool" / mark.study
+        key = (mark.study, mark.runtime, vocabulary_stamp(spool, mark.runtime))
+        if self._vocabulary[0] != key:
             self._vocabulary = (key, read_vocabulary(spool, mark.runtime))
         return self._vocabulary[1]
 
@@ -149,9 +156,8 @@ def _holds(case: CaseEntry, mark: Mark) -> bool:
     return case.case_id == mark.case_id and any(bundle.facts.study == mark.study for bundle in case.bundles)
 
 
-def _entry(capture: LiveCapture, streams: Sequence[LiveStream]) -> LiveEntry:
+def _entry(capture: LiveCapture, done: int) -> LiveEntry:
     mark = capture.mark
-    done = streams[-1].count if streams else 0
     return LiveEntry(
         study=mark.study,
         case=mark.case_id,
@@ -168,22 +174,24 @@ def _entry(capture: LiveCapture, streams: Sequence[LiveStream]) -> LiveEntry:
 
 def _line(stream: LiveStream, tokens: Mapping[int, Token], reference: Sequence[int]) -> LiveLine:
     flips = _flips(stream, reference)
+    first = max(len(stream) - MOST_POSITIONS, 0)
     return LiveLine(
         name=clean(stream.name),
-        words=f"{count(stream.count, 'position')}{', ended' if stream.ended else ''}",
-        count=stream.count,
+        words=f"{count(len(stream), 'position')}{', ended' if stream.ended else ''}",
+        count=len(stream),
         flips=tuple(sorted(flips)),
         ended=stream.ended,
-        first=int(stream.position[0]) if len(stream.position) else 0,
+        first=int(stream.position[first]),
         tokens=_drawn(stream, tokens, flips),
-        text=output_bytes(stream.token_id.tolist(), tokens).decode("utf-8", "replace"),
+        text=output_bytes(stream.token_id[first:].tolist(), tokens).decode("utf-8", "replace"),
     )
 
 
 def _flips(stream: LiveStream, reference: Sequence[int]) -> set[int]:
     """Return where a forced stream chose otherwise, or where a free one left the reference's text for good."""
     if stream.forced.any():
-        return set(stream.position[stream.forced & (stream.choice != stream.token_id)].tolist())
+        looked_at = stream.forced & (stream.choice >= 0)
+        return set(stream.position[looked_at & (stream.choice != stream.token_id)].tolist())
     if not stream.name.startswith("free"):  # a branch left it by intent
         return set()
     taken = zip(stream.position.tolist(), stream.token_id.tolist(), strict=True)
@@ -192,15 +200,14 @@ def _flips(stream: LiveStream, reference: Sequence[int]) -> set[int]:
 
 
 def _drawn(stream: LiveStream, tokens: Mapping[int, Token], flips: set[int]) -> tuple[TokenView, ...]:
-    views = zip(stream.position.tolist(), _text(stream.token_id.tolist(), tokens), strict=True)
-    return tuple(_placed(view, position, position in flips) for position, view in views)
+    first = max(len(stream) - MOST_POSITIONS, 0)
+    views = _text(stream.token_id[first:].tolist(), tokens, int(stream.position[first]))
+    return tuple(
+        replace(view, marks=f"{view.marks} flip".strip()) if view.position in flips else view for view in views
+    )
 
 
-def _placed(view: TokenView, position: int, flip: bool) -> TokenView:
-    return replace(view, position=position, marks=f"{view.marks} flip".strip() if flip else view.marks)
-
-
-def _text(token_ids: Sequence[int], tokens: Mapping[int, Token]) -> tuple[TokenView, ...]:
+def _text(token_ids: Sequence[int], tokens: Mapping[int, Token], first: int) -> tuple[TokenView, ...]:
     return tuple(
         TokenView(
             position,
@@ -209,5 +216,5 @@ def _text(token_ids: Sequence[int], tokens: Mapping[int, Token]) -> tuple[TokenV
             "special" if drawn.special else "",
             breaks=any(glyph.breaks for glyph in drawn.glyphs),
         )
-        for position, drawn in enumerate(draw(token_ids, tokens))
+        for position, drawn in enumerate(draw(token_ids, tokens), start=first)
     )

@@ -129,7 +129,7 @@ def equal_rows(
 
 
 def reference_run(bundle: Bundle) -> Run:
-    """Return the run of a bundle that others are compared with: its first free run by decode, else one along a text.
+    """Return the run of a bundle that others are compared with: its first free run, else one along a text.
 
     Raises:
         ComparisonError: the bundle has none.
@@ -189,8 +189,6 @@ def _refuse_mixture(reference: Run, candidate: Run, mixed_paths: bool) -> None:
 def _metrics(reference: Side, candidate: Side, rows: _Rows, encodings: tuple[Encoding, Encoding] | None) -> PairMetrics:
     left, right = rows
     full = _kept_rows(reference, left) & _kept_rows(candidate, right)
-    if reference.run.vocabulary_size != candidate.run.vocabulary_size:
-        full[:] = False
     whole = _in_blocks(
         np.flatnonzero(full), lambda at: _full_metrics(reference, candidate, (left[at], right[at]), encodings)
     )
@@ -216,8 +214,9 @@ def _kept_rows(side: Side, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
 def _full_metrics(
     reference: Side, candidate: Side, rows: _Rows, encodings: tuple[Encoding, Encoding] | None
 ) -> PairMetrics:
-    first, second = _logits(reference, rows[0]), _logits(candidate, rows[1])
-    found = row_comparer()(first, second, reference.steps.token_id[rows[0]], _shared_ids(reference, candidate))
+    shared = _shared_ids(reference, candidate)
+    first, second = _logits(reference, rows[0], len(shared)), _logits(candidate, rows[1], len(shared))
+    found = row_comparer()(first, second, reference.steps.token_id[rows[0]], shared)
     return found if encodings is None else replace(found, kl_forward=kl_above_cut(first, second, encodings))
 
 
@@ -229,15 +228,26 @@ def _encodings(reference: Side, candidate: Side) -> tuple[Encoding, Encoding] | 
     return (first, second) if first is not None and second is not None else None
 
 
-def _logits(side: Side, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+def _logits(side: Side, rows: NDArray[np.int64], width: int) -> NDArray[np.float32]:
+    """Return rows [n, width]; ids that the lane does not have get no probability."""
     raw = side.bundle.rows(side.run.run_id, side.steps.position[rows].tolist())
-    return widen(raw, side.run.dtype).reshape(len(rows), side.run.vocabulary_size)
+    own = widen(raw, side.run.dtype).reshape(len(rows), side.run.vocabulary_size)
+    return np.pad(own, ((0, 0), (0, width - own.shape[1])), constant_values=-np.inf)
 
 
 def _shared_ids(reference: Side, candidate: Side) -> NDArray[np.bool_]:
-    mask = np.ones(reference.run.vocabulary_size, np.bool_)
+    """Return bool [V], the ids that have bytes in both; V is the wider of the two vocabularies.
+
+    Raises:
+        VocabularyError: there is none.
+    """
+    sizes = (reference.run.vocabulary_size, candidate.run.vocabulary_size)
+    mask = np.arange(max(sizes)) < min(sizes)
     for spans in (reference.bundle.facts.id_spans, candidate.bundle.facts.id_spans):
         mask &= spans_mask(spans, len(mask))
+    if not mask.any():
+        names = f"{reference.bundle.facts.runtime.name} and {candidate.bundle.facts.runtime.name}"
+        raise VocabularyError(f"{names} have no token id in common; compare runtimes of one vocabulary")
     return mask
 
 

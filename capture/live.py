@@ -27,7 +27,7 @@ LOCK = "live.lock"
 VOCABULARY = ".vocabulary"
 
 MOST_POSITIONS = 1_024
-"""Positions of a stream that are read, its last ones."""
+"""Positions of a stream whose rows are looked at, its last ones."""
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
@@ -72,25 +72,27 @@ class LiveCapture:
 
 @dataclass(frozen=True, slots=True)
 class LiveStream:
-    """A stream as far as it has come.
+    """A stream as far as it has come; n positions.
 
     Attributes:
         name: such as `free-0` or `forced-decode`.
-        count: positions so far.
-        position: int32 [n], of the last n of them.
+        position: int32 [n].
         token_id: int32 [n], the tokens taken.
-        choice: int32 [n], what the runtime itself chose: emitted, or the top-1 where a token was imposed.
+        choice: int32 [n], what the runtime itself chose: emitted, or the top-1 where a token was imposed; -1 where that
+            was not looked at, since only the last `MOST_POSITIONS` are.
         forced: bool [n].
         ended: whether it ended by itself.
     """
 
     name: str
-    count: int
     position: Int32Array
     token_id: Int32Array
     choice: Int32Array
     forced: NDArray[np.bool_]
     ended: bool
+
+    def __len__(self) -> int:
+        return len(self.position)
 
 
 @contextmanager
@@ -125,6 +127,12 @@ def read_vocabulary(spool: Path, runtime: str) -> Mapping[int, Token]:
         return {}
 
 
+def vocabulary_stamp(spool: Path, runtime: str) -> int:
+    """Return what tells a vocabulary from one that is written later; 0 where there is none."""
+    path = spool / f"{runtime}{VOCABULARY}"
+    return path.stat().st_mtime_ns if path.is_file() else 0
+
+
 def live_captures(library: Path) -> tuple[LiveCapture, ...]:
     """Return the captures of a library that work, or that were killed and can go on; by study."""
     found = (_capture(path.parent) for path in sorted((library / ".spool").glob(f"*/{MARK}")))
@@ -132,34 +140,52 @@ def live_captures(library: Path) -> tuple[LiveCapture, ...]:
 
 
 class LiveReader:
-    """Reads the streams of a capture again and again; of rows that it has seen it keeps the top-1 alone."""
+    """Reads the streams of captures again and again; of rows that it has seen it keeps the top-1 alone."""
 
     def __init__(self, library: Path) -> None:
         self._library = library
-        self._folder = ""
-        self._known: dict[str, dict[int, int]] = {}
+        self._known: dict[str, tuple[str, dict[tuple[str, int], dict[int, int]]]] = {}
 
     def streams(self, mark: Mark) -> tuple[LiveStream, ...]:
-        """Return the streams of the case that a capture is at, in the order in which they were begun.
+        """Return the streams of the case that a capture is at, the one that was written to last at the end.
 
         Streams whose rows are all computed again, to certify forks, are left out.
 
         Raises:
             SpoolError: it has gone on meanwhile.
         """
-        if mark.folder != self._folder:
-            self._folder, self._known = mark.folder, {}
-        folder = self._library / ".spool" / mark.study / mark.folder
+        folder, known = self._folder(mark), self._known_of(mark)
         try:
             facts: Any = read_json(folder / "runtime.json")
             shape = (int(facts["columns"]) * LOGIT_BYTES[facts["dtype"]], str(facts["dtype"]))
-            begun = sorted(
-                (path.stat().st_ctime_ns, path) for path in folder.iterdir() if (path / "steps.bin").is_file()
-            )
-            streams = [_stream(path, *shape, self._known.setdefault(path.name, {})) for _, path in begun]
+            streams = [_stream(path, *shape, known) for path in _by_time(folder)]
         except (OSError, ValueError, TypeError, LookupError) as error:
             raise SpoolError(f"the capture of {mark.case_id} has gone on meanwhile; look again in a moment") from error
-        return tuple(stream for stream in streams if stream.count)
+        return tuple(stream for stream in streams if len(stream))
+
+    def done(self, mark: Mark) -> int:
+        """Return how many positions the stream that was written to last has, by its size alone; 0 without one."""
+        try:
+            latest = _by_time(self._folder(mark))[-1:]
+            return sum((path / "steps.bin").stat().st_size // RECORD.itemsize for path in latest)
+        except OSError:
+            return 0
+
+    def _folder(self, mark: Mark) -> Path:
+        return self._library / ".spool" / mark.study / mark.folder
+
+    def _known_of(self, mark: Mark) -> dict[tuple[str, int], dict[int, int]]:
+        folder, known = self._known.get(mark.study, ("", {}))
+        if folder != mark.folder:
+            known = {}
+            self._known[mark.study] = (mark.folder, known)
+        return known
+
+
+def _by_time(folder: Path) -> list[Path]:
+    """Return the folders of streams, the one that was written to last at the end."""
+    found = [(path, path / "steps.bin") for path in folder.iterdir()]
+    return [path for _, path in sorted((steps.stat().st_mtime_ns, path) for path, steps in found if steps.is_file())]
 
 
 def _capture(spool: Path) -> LiveCapture | None:
@@ -190,19 +216,19 @@ def _is_held(lock: Path) -> bool:
     return False
 
 
-def _stream(folder: Path, row_bytes: int, dtype: str, known: dict[int, int]) -> LiveStream:
-    """Read the last positions of a stream that may be written to meanwhile: a whole record stands for a whole row."""
-    count = (folder / "steps.bin").stat().st_size // RECORD.itemsize
-    first = max(count - MOST_POSITIONS, 0)
-    records = np.fromfile(folder / "steps.bin", RECORD, count - first, offset=first * RECORD.itemsize)
-    own = (records["flags"] & RECOMPUTED) == 0
-    rows, records = np.flatnonzero(own) + first, records[own]
-    choice = np.where(records["emitted"] >= 0, records["emitted"], records["token_id"]).astype(np.int32)
-    imposed = np.flatnonzero(records["emitted"] < 0)
-    choice[imposed] = _top1(folder / "rows.bin", rows[imposed].tolist(), row_bytes, dtype, known)
+def _stream(folder: Path, row_bytes: int, dtype: str, known: dict[tuple[str, int], dict[int, int]]) -> LiveStream:
+    """Read a stream that may be written to meanwhile: a whole record stands for a whole row."""
+    steps, rows_file = folder / "steps.bin", folder / "rows.bin"
+    records = np.fromfile(steps, RECORD, steps.stat().st_size // RECORD.itemsize)
+    rows = np.flatnonzero((records["flags"] & RECOMPUTED) == 0)
+    records = records[rows]
+    choice = records["emitted"].astype(np.int32)
+    looked_at = np.flatnonzero(choice[-MOST_POSITIONS:] < 0) + max(len(choice) - MOST_POSITIONS, 0)
+    # A stream that is recorded anew is another file.
+    seen = known.setdefault((folder.name, rows_file.stat().st_ino), {})
+    choice[looked_at] = _top1(rows_file, rows[looked_at].tolist(), row_bytes, dtype, seen)
     return LiveStream(
         name=folder.name,
-        count=first + len(records),
         position=records["position"].astype(np.int32),
         token_id=records["token_id"].astype(np.int32),
         choice=choice,

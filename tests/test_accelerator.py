@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,9 @@ from capture import accelerator
 
 
 @pytest.fixture(autouse=True)
-def _forgotten() -> None:
+def _forgotten() -> Iterator[None]:
+    accelerator.row_comparer.cache_clear()
+    yield
     accelerator.row_comparer.cache_clear()
 
 

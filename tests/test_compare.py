@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -86,11 +87,27 @@ def test_a_comparison_file_gives_back_what_it_was_given(tmp_path: Path) -> None:
         assert np.array_equal(getattr(read.metrics, name), getattr(found.metrics, name)), name
 
 
-def test_rows_of_other_widths_are_compared_by_their_top_tokens(tmp_path: Path) -> None:
+def test_rows_of_other_widths_are_compared_over_the_ids_of_both(tmp_path: Path) -> None:
     free, _ = forced_pair()
-    wider = np.concatenate([SECOND, np.full((len(SECOND), 2), -9, np.float32)], axis=1)
+    wider = np.concatenate([SECOND, np.full((len(SECOND), 2), -1, np.float32)], axis=1)
     along = Origin(Mode.FORCED, forced_along=free.run.run_id)
     padded = make_run(wider, make_steps(wider, free.steps.token_id.tolist(), forced=True), along)
     found = compare(tmp_path, free, padded)
-    assert found.metrics.lower_bound.all()
-    assert len(found.position) == 150
+    direct = compare_rows(FIRST, SECOND, free.steps.token_id)
+    assert np.allclose(found.metrics.kl_forward, direct.kl_forward, atol=1e-12)
+    odds = np.exp(wider.astype(np.float64))
+    assert np.allclose(found.metrics.candidate_outside, odds[:, 16:].sum(1) / odds.sum(1), atol=1e-12)
+    assert not found.metrics.reference_outside.any()
+    assert not found.metrics.lower_bound.any()
+
+
+def test_vocabularies_without_an_id_in_common_are_refused(tmp_path: Path) -> None:
+    free, forced = forced_pair()
+    facts = (
+        replace(make_facts(), id_spans=((0, 8),)),
+        replace(make_facts("other", is_reference=False), id_spans=((8, 16),)),
+    )
+    one = make_bundle(tmp_path / "a.duckdb", [free], facts[0])
+    other = make_bundle(tmp_path / "b.duckdb", [forced], facts[1])
+    with Bundle(one) as reference, Bundle(other) as candidate, pytest.raises(VocabularyError, match="in common"):
+        compare_runs(Side.of(reference, free.run.run_id), Side.of(candidate, forced.run.run_id))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from capture.errors import SpoolError
 from capture.live import (
     MARK,
+    MOST_POSITIONS,
     LiveReader,
     Mark,
     live_capture,
@@ -75,7 +77,7 @@ def test_what_a_forced_runtime_chose_is_read_from_its_rows(tmp_path: Path, spool
     (stream,) = LiveReader(tmp_path).streams(HERE)
     assert stream.token_id.tolist() == [1, 2, 3]
     assert stream.choice.tolist() == [1, 4, 3]
-    assert (stream.count, stream.ended) == (3, False)
+    assert (len(stream), stream.ended) == (3, False)
     writer.finish(Ending.PATH, 1.0)
     assert LiveReader(tmp_path).streams(HERE)[0].ended
 
@@ -143,3 +145,31 @@ def test_looking_never_keeps_a_capture_from_starting(tmp_path: Path, spool: Path
             pass
     stop.set()
     looker.join()
+
+
+def test_rows_of_a_stream_that_is_recorded_anew_are_read_anew(tmp_path: Path, spool: Path) -> None:
+    reader, folder = LiveReader(tmp_path), spool / HERE.folder / "forced-decode"
+    write(folder, [(1, 2, None)]).close()
+    assert reader.streams(HERE)[0].choice.tolist() == [2]
+    # The old folder is kept aside, so that the new file cannot be given its number.
+    folder.rename(tmp_path / "aside")
+    write(folder, [(1, 4, None)]).close()
+    assert reader.streams(HERE)[0].choice.tolist() == [4]
+
+
+def test_only_the_last_rows_are_looked_at_and_all_tokens_are_there(tmp_path: Path, spool: Path) -> None:
+    count = MOST_POSITIONS + 5
+    write(spool / HERE.folder / "forced-decode", [(1, 3, None)] * count).close()
+    (stream,) = LiveReader(tmp_path).streams(HERE)
+    assert len(stream) == count
+    assert stream.choice.tolist() == [-1] * 5 + [3] * MOST_POSITIONS
+
+
+def test_how_far_the_latest_stream_is_needs_no_row(tmp_path: Path, spool: Path) -> None:
+    for number, name in enumerate(("free-0", "forced-decode")):
+        folder = spool / HERE.folder / name
+        write(folder, [(1, 1, 1)] * (number + 2)).close()
+        os.utime(folder / "steps.bin", (number, number))
+    assert LiveReader(tmp_path).done(HERE) == 3
+    assert [stream.name for stream in LiveReader(tmp_path).streams(HERE)] == ["free-0", "forced-decode"]
+    assert LiveReader(tmp_path / "nowhere").done(HERE) == 0

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from capture.accelerator import RowComparer
-from capture.metrics import BoolArray, PairMetrics, concatenate
+from capture.metrics import BoolArray, PairMetrics, compare_rows, concatenate
 from capture.model import Int32Array
 from capture.row_pair import Logits
 
@@ -19,7 +19,17 @@ _BLOCK = 16
 
 def on_graphics_processor() -> RowComparer | None:
     """Return what compares rows on the first graphics processor; None where torch sees none."""
-    return partial(compare_rows_on, torch.device("cuda")) if torch.cuda.is_available() else None
+    return partial(_compare_where_there_is_room, torch.device("cuda")) if torch.cuda.is_available() else None
+
+
+def _compare_where_there_is_room(
+    device: torch.device, reference: Logits, candidate: Logits, tokens: Int32Array, shared_ids: BoolArray | None = None
+) -> PairMetrics:
+    """Compare on `device`, or without it where its memory is taken, as beside a server of models."""
+    try:
+        return compare_rows_on(device, reference, candidate, tokens, shared_ids)
+    except torch.OutOfMemoryError:
+        return compare_rows(reference, candidate, tokens, shared_ids)
 
 
 def compare_rows_on(

@@ -208,7 +208,9 @@ def test_the_keys_work_on_a_button_of_a_form(seen: Seen, case: str) -> None:
     expect(page.locator(".t:focus")).to_have_attribute("data-p", "11")
 
 
-def test_a_transcript_is_read_on_where_it_is_when_a_lane_is_hidden_and_not_where_it_was_opened(seen: Seen, long: str) -> None:
+def test_a_transcript_is_read_on_where_it_is_when_a_lane_is_hidden_and_not_where_it_was_opened(
+    seen: Seen, long: str
+) -> None:
     page = seen.page
     open_page(page, f"{long}?mode=forced&at=1500")
     assert "at=1500" in (page.locator(".chip.lane-B .chip-name").get_attribute("href") or "")

@@ -9,6 +9,7 @@ pytest.importorskip("torch")
 
 import torch
 
+from capture.engines import torch_rows
 from capture.engines.torch_rows import compare_rows_on, on_graphics_processor
 from capture.metrics import PairMetrics, compare_rows
 
@@ -32,3 +33,15 @@ def test_torch_gives_what_numpy_gives(mask: np.ndarray | None) -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a graphics processor")
 def test_without_a_graphics_processor_there_is_nothing_to_compare_on() -> None:
     assert on_graphics_processor() is None
+
+
+def test_a_device_without_room_leaves_the_rows_to_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> PairMetrics:
+        raise torch.OutOfMemoryError("no room")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    compare = on_graphics_processor()
+    assert compare is not None
+    monkeypatch.setattr(torch_rows, "compare_rows_on", full)
+    rows = np.log([[0.25, 0.75]])
+    assert compare(rows, rows[:, ::-1].copy(), np.zeros(1, np.int32), None).kl_forward[0] > 0.1

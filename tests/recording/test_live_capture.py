@@ -44,7 +44,7 @@ def test_streams_grow_while_they_are_recorded_and_nothing_is_left(write_study: W
     assert {capture.mark.planned for capture in watching.captures} == {4}
     assert {capture.bundles for capture in watching.captures} == {0, 1, 2, 3}
     for seen in watching.streams.values():
-        counts = [stream.count for stream in seen]
+        counts = [len(stream) for stream in seen]
         assert counts == sorted(counts)
         texts = [tuple(stream.token_id.tolist()) for stream in seen]
         assert all(later[: len(earlier)] == earlier for earlier, later in zip(texts, texts[1:], strict=False))
