@@ -35,8 +35,8 @@ class Candidate:
 
 
 def advice_table(study: str, candidates: Sequence[Candidate]) -> AdviceTable:
-    """Return the table of a study: the reference first, then by disagreement."""
-    ordered = sorted(candidates, key=lambda one: (not one.is_reference, _rate(one), one.label))
+    """Return the table of a study: the reference first, then by mean KL, then by disagreement."""
+    ordered = sorted(candidates, key=lambda one: (not one.is_reference, _distance(one), one.label))
     cases = max((len(one.bundles) for one in candidates), default=0)
     few = f"{cases} case{'' if cases == 1 else 's'}, under {FEWEST_CASES}: no interval is claimed for the study. "
     note = (few if cases < FEWEST_CASES else "") + (
@@ -45,8 +45,10 @@ def advice_table(study: str, candidates: Sequence[Candidate]) -> AdviceTable:
     return AdviceTable(study, tuple(_advice(one) for one in ordered), note)
 
 
-def _rate(one: Candidate) -> tuple[float, float]:
-    return (one.share.rate, one.share.kl_mean or 0.0) if one.share else (2.0, 0.0)
+def _distance(one: Candidate) -> tuple[bool, float, float]:
+    """Return how far a candidate is from the reference, as a report orders them; what is not known comes last."""
+    known = one.share is not None and one.share.kl_mean is not None
+    return (not known, (one.share.kl_mean or 0.0) if one.share else 0.0, one.share.rate if one.share else 2.0)
 
 
 def _advice(one: Candidate) -> Advice:

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from app.drawing import Head, Sheet, TokenView, flow, heads
 from app.forks import Fork, Side
 from app.position import CertificateLine, certificates_at
-from app.source_consequences import different_words
+from app.source_consequences import different_words, reference_text
 from app.strands import Story
 from app.text import Label, token_label
 from app.words import letters_of, quoted
 from capture.consequences import Pill
+from capture.turns import turn_of
 
 SHOWN_TOKENS = 72
 """Tokens of a continuation that are shown at once."""
@@ -139,9 +140,11 @@ def side_words(story: Story, fork: Fork) -> list[str]:
         return tokens
     first = tokens[0]
     words = [first]
+    turn = turn_of(story.case.prompt.turns, fork.position)
+    stayed = fork.stayed.consequence.text if turn is None else reference_text(story.case, turn)
     for side, token in zip(fork.left, tokens[1:], strict=True):
         consequence = side.consequence
-        found = consequence and different_words(fork.stayed.consequence.text, consequence.text)
+        found = consequence and different_words(stayed, consequence.text)
         words.append(found[1] if found else token)
         if found and words[0] == first:
             words[0] = found[0]

@@ -20,7 +20,7 @@ from app.library_runs import MEGABYTE, RunReader
 from app.links import LIBRARY, CaseLink, ViewOptions
 from app.matrix_rows import Entry, RuntimeRow, runtime_rows
 from app.matrix_values import Choice
-from app.run_pairs import page_runs, run_pair
+from app.run_pairs import page_runs, prefill_again, run_pair
 from app.shelf import Shelf
 from app.words import count
 from capture.bundle import Bundle
@@ -63,6 +63,7 @@ class ChartReader:
         )
         self._agreements: SizedCache[Hashable, tuple[Agreement | None]] = SizedCache(20_000)
         self._behind: threading.Thread | None = None
+        self._lock = threading.Lock()
         self._charts: SizedCache[Hashable, tuple[Chart, ...]] = SizedCache(MOST_KEPT)
 
     def page(self, catalog: Catalog, view: ChartsView, notices: tuple[str, ...] = ()) -> ChartsPage:
@@ -100,14 +101,17 @@ class ChartReader:
 
     def settle(self) -> None:
         """Wait for what is being read."""
-        if self._behind is not None:
-            self._behind.join()
+        with self._lock:
+            behind = self._behind
+        if behind is not None:
+            behind.join()
 
     def _go_on(self, catalog: Catalog, asked: _Asked) -> None:
         """Read the rest of a page in a thread that does not keep the server from ending; one at a time."""
-        if self._behind is None or not self._behind.is_alive():
-            self._behind = threading.Thread(target=self._source, args=(catalog, asked, float("inf")), daemon=True)
-            self._behind.start()
+        with self._lock:
+            if self._behind is None or not self._behind.is_alive():
+                self._behind = threading.Thread(target=self._source, args=(catalog, asked, float("inf")), daemon=True)
+                self._behind.start()
 
     def _source(self, catalog: Catalog, asked: _Asked, seconds: float) -> tuple[ChartSource, Hashable, tuple[str, ...]]:
         """Return what charts are drawn from, a key for it where it is complete, and what is missing."""
@@ -127,11 +131,15 @@ class ChartReader:
             lanes=tuple(lane for lane in lanes if lane.cases or lane.agreements),
             floors=tuple(floor for row in references for floor in reader.floors(row)),
         )
-        missing = tuple(reader.notices)
+        missing = tuple(dict.fromkeys(reader.notices))
         if reader.left:
             missing += (f"{count(len(reader.left), 'bundle')} not read yet; load the page again for the rest.",)
             self._go_on(catalog, asked)
-        key = None if missing else (asked.view.study, asked.view.case, asked.view.protocol, tuple(reader.stamps))
+        key = (
+            None
+            if missing
+            else (asked.view.study, asked.view.case, asked.view.protocol, _files(asked), tuple(reader.stamps))
+        )
         return source, key, missing
 
     def sample(
@@ -252,7 +260,8 @@ class _Reader:
     def _agreement(self, entry: Entry) -> Agreement | None:
         try:
             found = self._reader.agreement(entry, kept_only=self._over)
-        except FlipscopeError:
+        except FlipscopeError as error:
+            self.notices.append(f"{entry.bundle.name} is left out: {error}")
             return None
         self.left |= {entry.bundle.name} if found is None else set()
         return None if found is None else found[0]
@@ -287,11 +296,17 @@ class _Reader:
         self.left |= {entry.bundle.name} if found is None else set()
         if found is not None:
             stored = self._catalog.pairs.get((runs[0].run_id, runs[1].run_id))
-            self.stamps.append(
-                (entry.bundle.stamp, entry.reference and entry.reference.stamp, stored and stored[0].stamp)
-            )
+            self.stamps.append(stored and stored[0].stamp)
             self.listed = min(self.listed or 1 << 30, self._reader.listed(entry.bundle, runs[1]))
         return found
+
+
+def _files(asked: _Asked) -> Hashable:
+    """Return every file that a page is about, by runtime, whether or not it has positions to draw, and its label."""
+    return tuple(
+        (row.name, row.label, tuple((entry.bundle.stamp, entry.reference and entry.reference.stamp) for entry in found))
+        for row, found in ((row, row.entries.values()) for row in asked.rows)
+    )
 
 
 def _again(bundle: BundleEntry, protocol: str) -> list[tuple[FloorKind, Run, Run]]:
@@ -300,11 +315,11 @@ def _again(bundle: BundleEntry, protocol: str) -> list[tuple[FloorKind, Run, Run
     if own is None:
         return []
     path = PROTOCOLS[protocol][1]
-    prefill = [run for run in bundle.runs if run.scoring_path is ScoringPath.PREFILL and run.forced_along == own.run_id]
-    repeated = own if own.scoring_path is path else next(iter(prefill), own)
+    prefill = prefill_again(bundle, own)
+    repeated = own if own.scoring_path is path else prefill or own
     found = [(FloorKind.REPLICA, repeated, run) for run in _replicas(bundle, repeated)]
     if own.scoring_path is ScoringPath.DECODE:
-        found += [(FloorKind.CONTROL, own, run) for run in prefill[:1]]
+        found += [(FloorKind.CONTROL, own, run) for run in (prefill,) if run is not None]
     return found
 
 

@@ -19,12 +19,13 @@ from app.shelf import SECONDS
 from capture import comparison
 from capture.bundle import Bundle
 from capture.compare import Comparison, Side, compare_runs, first_difference
-from capture.control import control_margin_nats
+from capture.control import control_margin_nats, yardsticks
 from capture.database import Database, open_database
 from capture.errors import BundleError, ComparisonError, DamagedBundleError, FlipscopeError, VocabularyError
 from capture.flips import Flip
 from capture.metrics import PairMetrics
-from capture.model import FlipClass, Keep, Mode, ScoringPath, Steps
+from capture.model import FlipClass, Keep
+from capture.pairs import is_about
 from capture.prefix import PREFIX_ID_BYTES
 
 AT_ONCE = 30_000_000
@@ -117,20 +118,16 @@ class Comparer:
             self._runs.refresh(pick.bundle)
         # Opened for this alone, so that a long comparison keeps no page waiting for a bundle of the shelf.
         with Bundle(reference.bundle.path) as first, Bundle(candidate.bundle.path) as second:
-            control = control_margin_nats(self._yardsticks(reference, first))
-            return compare_runs(
-                self._side(reference, first), self._side(candidate, second), control_margin_nats=control
-            )
+            sides = self._side(reference, first), self._side(candidate, second)
+            return compare_runs(*sides, control_margin_nats=self._control(reference.bundle, first))
 
-    def _yardsticks(self, reference: Pick, bundle: Bundle) -> list[Side]:
-        """Return the reference and, where its own tokens were scored by prefill too, that run."""
-        own = reference.run.run_id
-        prefill = [
-            run
-            for run in reference.bundle.runs
-            if run.mode is Mode.FORCED and run.scoring_path is ScoringPath.PREFILL and run.forced_along == own
-        ]
-        return [self._side(Pick(reference.bundle, run), bundle) for run in (reference.run, *prefill[:1])]
+    def _control(self, reference: BundleEntry, bundle: Bundle) -> float:
+        """Return the margin by which flips are told from ties, as `pairs.compare_bundles` does; 0 without a control."""
+        try:
+            runs = yardsticks(bundle)
+        except ComparisonError:  # a run forced along another bundle's may be a page's yardstick too
+            return 0.0
+        return control_margin_nats([self._side(Pick(reference, run), bundle) for run in runs])
 
     def _side(self, pick: Pick, bundle: Bundle) -> Side:
         return Side(bundle, pick.run, self._runs.steps(pick.bundle, [pick.run])[pick.run.run_id])
@@ -155,20 +152,8 @@ class Comparer:
             return None
         steps = self._runs.steps(reference.bundle, [reference.run])[reference.run.run_id]
         other = self._runs.steps(candidate.bundle, [candidate.run])[candidate.run.run_id]
-        return found if _belongs(found, steps, other) else None
-
-
-def _belongs(found: Comparison, reference: Steps, candidate: Steps) -> bool:
-    """Return whether a comparison is about exactly the prefixes that two runs share, at the reference's positions."""
-    rows = np.searchsorted(reference.position, found.position)
-    if len(rows) and (rows.max() >= len(reference) or bool((reference.position[rows] != found.position).any())):
-        return False
-    theirs, told = set(candidate.prefix_id), set(found.prefix_id)
-    return (
-        tuple(map(reference.prefix_id.__getitem__, rows.tolist())) == found.prefix_id
-        and len(told) == len(rows) == len(theirs.intersection(reference.prefix_id))
-        and theirs >= told >= {flip.prefix_id for flip in found.flips}
-    )
+        turns = self._runs.prompt(reference.bundle).turns if reference.run.follows_text else ()
+        return found if is_about(found, steps, other, turns) else None
 
 
 def cost_of(reference: Pick, candidate: Pick) -> int:

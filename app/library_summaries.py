@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from app.cache import SizedCache
 from app.catalog import BundleEntry, Catalog, Stamp, free_run, own_run
@@ -15,7 +15,7 @@ from app.library_links import PROTOCOLS
 from app.library_runs import RunReader
 from app.outcome import outcome_of
 from app.pair_summary import BundleSummary, Outcome, PairSummary, Share, summarise
-from app.run_pairs import reference_of, run_pair
+from app.run_pairs import prefill_again, reference_of, run_pair
 from app.traits import Capture, capture_of
 from capture.bundle import Bundle
 from capture.compare import Side, compare_runs
@@ -94,10 +94,11 @@ class Summaries:
 
     def _ask(self, key: _Key, catalog: Catalog, bundle: BundleEntry, reference: BundleEntry | None) -> None:
         with self._lock:
-            if key in self._asked or self._stopped:
+            if self._stopped:
                 return
-            self._asked.add(key)
-            self._waiting.append((key, catalog, bundle, reference))
+            if key not in self._asked:
+                self._asked.add(key)
+                self._waiting.append((key, catalog, bundle, reference))
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._work, daemon=True)
                 self._thread.start()
@@ -111,7 +112,16 @@ class Summaries:
                     self._asked.clear()
                     return
                 key, catalog, bundle, reference = self._waiting.popleft()
-            self._kept.put(key, self._summary(catalog, bundle, reference))
+            self._finish(key, catalog, bundle, reference)
+
+    def _finish(self, key: _Key, catalog: Catalog, bundle: BundleEntry, reference: BundleEntry | None) -> None:
+        """Keep a summary, an empty one where there is none to be had, so that nobody waits for it for ever."""
+        summary = BundleSummary(Capture())
+        try:
+            with _left_out_where_impossible():
+                summary = self._summary(catalog, bundle, reference)
+        finally:
+            self._kept.put(key, summary)
             with self._lock:
                 self._asked.discard(key)
                 self.version += 1
@@ -148,16 +158,16 @@ class Summaries:
         stored = (runs[0].run_id, runs[1].run_id) in catalog.pairs
         if not stored and cost_of(*picks) > AT_ONCE:  # nobody asked for that much work; opening the case compares
             return None
-        try:
+        with _left_out_where_impossible():
             found = self._comparer.compare(catalog, *picks)
             return None if found is None else summarise(found, self._ranges_of(reference))
-        except FlipscopeError:
-            return None
+        return None
 
     def _ranges_of(self, reference: BundleEntry) -> tuple[Range, ...]:
         found = self._ranges.get(reference.stamp)
         if found is None:
-            found = find_ranges(self._output(reference), given=reference.facts.case.ranges)
+            given, turns = reference.facts.case.ranges, self._runs.prompt(reference).turns
+            found = find_ranges(self._output(reference), given=given, turns=turns)
             self._ranges.put(reference.stamp, found)
         return found
 
@@ -188,13 +198,18 @@ class Summaries:
         return summarise(compare_runs(first, second, mixed_paths=True)).whole
 
 
+def _left_out_where_impossible() -> suppress:
+    """Return a guard against what one bundle's or comparison's values can raise; the files may be a stranger's."""
+    return suppress(FlipscopeError, ValueError, ArithmeticError)
+
+
 def _again(bundle: BundleEntry, own: Run) -> Iterable[tuple[str, Run]]:
     """Yield the runs of a reference that are its own again, by name of the floor: at most one of each."""
     replicas = [run for run in bundle.runs if run.mode is Mode.FREE and run.replica > 0]
-    prefill = [run for run in bundle.runs if run.scoring_path is ScoringPath.PREFILL and run.forced_along == own.run_id]
     yield from (("replica", run) for run in replicas[:1])
-    if own.scoring_path is ScoringPath.DECODE:
-        yield from (("prefill against decode", run) for run in prefill[:1])
+    prefill = prefill_again(bundle, own)
+    if prefill is not None and own.scoring_path is ScoringPath.DECODE:
+        yield "prefill against decode", prefill
 
 
 def _key(catalog: Catalog, bundle: BundleEntry, reference: BundleEntry | None) -> _Key:

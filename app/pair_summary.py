@@ -12,9 +12,10 @@ from app.catalog import ComparedPair, FirstFlip
 from app.traits import Capture
 from capture.compare import Comparison
 from capture.flips import Flip
-from capture.intervals import Interval, block_bootstrap, block_rate, case_bootstrap
+from capture.intervals import Interval, block_bootstrap, block_rate, case_bootstrap, case_rate
 from capture.model import FlipClass, RangeKind
 from capture.ranges import Range
+from capture.summary import FEWEST_POSITIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Share:
         lower_bound: whether it is of the latter, and so a lower bound.
         first_decided: the first decided flip among them; None without one.
         disagreement: interval of flips per position, 0..1; None where it is not known.
-        kl: interval of `kl_mean`; None where it is not known.
+        kl: interval of `kl_mean`; None where it is not known, as of few positions or where one is infinite.
         identical: whether every shared row is the same, bit for bit.
     """
 
@@ -148,7 +149,7 @@ def pooled(shares: Iterable[Share]) -> Share | None:
         kl_mean=total / weight if weight else None,
         kl_positions=weight,
         lower_bound=any(share.lower_bound for share in known),
-        disagreement=case_bootstrap([np.full(share.positions, share.rate) for share in filled]),
+        disagreement=case_rate([np.full(share.positions, share.rate) for share in filled]),
         kl=case_bootstrap([np.full(share.kl_positions, share.kl_mean, np.float64) for share in known]),
         identical=all(share.identical for share in filled),
     )
@@ -182,7 +183,7 @@ def _share(comparison: Comparison, where: NDArray[np.bool_]) -> Share:
         lower_bound=mostly,
         first_decided=_first(flips),
         disagreement=block_rate(flips_at(comparison)[where].astype(np.float64)) if some else None,
-        kl=block_bootstrap(divergence) if some else None,
+        kl=block_bootstrap(divergence) if len(divergence) >= FEWEST_POSITIONS else None,
         identical=comparison.identical,
     )
 

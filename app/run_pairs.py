@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from app.catalog import BundleEntry, CaseEntry, forced_run, free_run, own_run
 from app.library_links import PROBE, PROTOCOLS
-from capture.model import Mode, Run
+from capture.model import Mode, Run, ScoringPath
 
 
 def reference_of(case: CaseEntry, bundle: BundleEntry) -> BundleEntry | None:
@@ -43,6 +43,17 @@ def run_pair(reference: BundleEntry, bundle: BundleEntry, protocol: str) -> tupl
     if ours is None or theirs is None or theirs.scoring_path is not path:
         return None
     return ours, theirs
+
+
+def prefill_again(bundle: BundleEntry, own: Run) -> Run | None:
+    """Return the run in which a bundle's own tokens, or the text that it followed, were scored by prefill.
+
+    None where it has none, or where that is its own run.
+    """
+    along = None if own.follows_text else own.run_id
+    able = [run for run in bundle.runs if run.mode is Mode.FORCED and run.scoring_path is ScoringPath.PREFILL]
+    found = (run for run in able if run.forced_along == along and not run.probe_stride and not run.replica)
+    return next((run for run in found if run.run_id != own.run_id), None)
 
 
 def page_runs(reference: BundleEntry, bundle: BundleEntry, mode: Mode) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from capture.model import Case, Ending, Json, Token
 from capture.ranges import token_at, token_offsets
 from capture.toolcalls import CallVerdict, verdict
 from capture.toolschema import printable
+from capture.turns import Turn, is_labelled, turn_of
 
 MOST_VALUES = 3
 """Arguments whose values are put into words."""
@@ -26,7 +27,8 @@ class Consequence:
     Attributes:
         verdict: on its calls, against the reference's.
         pills: what is written at its end.
-        text: the bytes of its whole output.
+        text: the bytes of its whole output; of a continuation of a recorded conversation, those from the turn on that
+            it left.
         wrong_position: the position of the token where its calls go wrong, see `CallVerdict.wrong_at`; None where they
             do not.
     """
@@ -66,26 +68,34 @@ def wrong_position(found: CallVerdict, token_ids: Sequence[int], tokens: Mapping
 
 def consequences(case: OpenCase, sources: Iterable[Source]) -> dict[str, Consequence]:
     """Return what became of sources, by key."""
-    reference = output_bytes(case.lanes[0].steps.token_id.tolist(), case.tokens)
-    verdicts: dict[bytes, _Verdicts] = {}  # lanes that are forced along the reference have its very text
-    return {source.key: _consequence(case, source, reference, verdicts) for source in sources}
+    verdicts: dict[tuple[Turn | None, bytes], _Verdicts] = {}  # lanes along the reference have its very text
+    return {source.key: _consequence(case, source, verdicts) for source in sources}
 
 
 _Verdicts = tuple[bytes, CallVerdict, CallVerdict | None]
 """A text, the verdict on its calls against the reference's, and against the label's."""
 
 
-def _consequence(case: OpenCase, source: Source, reference: bytes, verdicts: dict[bytes, _Verdicts]) -> Consequence:
-    facts = case.lanes[0].facts.case
-    token_ids = output_tokens(case, source)
+def reference_text(case: OpenCase, turn: Turn | None = None) -> bytes:
+    """Return the bytes of the reference's output; with a recorded turn, of that."""
+    return output_bytes(case.lanes[0].steps.token_id[slice(*turn or (None,))].tolist(), case.tokens)
+
+
+def _consequence(case: OpenCase, source: Source, verdicts: dict[tuple[Turn | None, bytes], _Verdicts]) -> Consequence:
+    facts, turns = case.lanes[0].facts.case, case.prompt.turns
+    turn = turn_of(turns, int(source.steps.position[0])) if source.branch is not None else None
+    first = 0 if turn is None else turn[0]
+    token_ids = output_tokens(case, source)[first:]
     text = output_bytes(token_ids, case.tokens)
-    if text not in verdicts:
-        verdicts[text] = text, verdict(text, facts.tools, None, reference), _label_verdict(text, facts)
-    text, found, label = verdicts[text]
+    if (turn, text) not in verdicts:
+        label = _label_verdict(text, facts) if is_labelled(facts, turns, turn) else None
+        verdicts[turn, text] = text, verdict(text, facts.tools, None, reference_text(case, turn)), label
+    text, found, label = verdicts[turn, text]
     is_reference = source.key == case.lanes[0].letter
     loop = find_loop(token_ids) if source.ending is Ending.LENGTH else None
     pills = consequence_pills(found, source.ending, loop, label, is_reference=is_reference)
-    return Consequence(found, pills, text, wrong_position(found, token_ids, case.tokens))
+    wrong = wrong_position(found, token_ids, case.tokens)
+    return Consequence(found, pills, text, None if wrong is None else first + wrong)
 
 
 def _label_verdict(text: bytes, case: Case) -> CallVerdict | None:

@@ -8,8 +8,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
+import selectors
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +24,7 @@ from capture.compare import reference_run
 from capture.errors import DamagedBundleError, UsageError
 from capture.messages import case_to_json
 from capture.model import Case, Json, Mode, Run
-from capture.outcomes import output_bytes
+from capture.outcomes import answer_bytes, left_turn, output_bytes
 from capture.toolschema import ToolSchemas, printable
 
 SUFFIX = ".check.json"
@@ -29,6 +32,7 @@ SUFFIX = ".check.json"
 
 LONGEST_VERDICT = 40
 LONGEST_DETAIL = 200
+LARGEST_ANSWER = 1 << 20
 LARGEST_FILE = 16 * 1024 * 1024
 FORMAT = 1
 
@@ -70,16 +74,19 @@ class Checked:
 def check_pair(rule: CheckRule, reference: Bundle, candidate: Bundle) -> Iterator[Checked]:
     """Yield what the check says of every free run and continuation of a candidate against the reference's free run.
 
-    A check that fails, hangs or answers something else gives its sentence in `error`, and the next output is checked.
+    Of a recorded conversation, both are cut to the turn that a continuation left. A check that fails, hangs or answers
+    something else gives its sentence in `error`, and the next output is checked.
 
     Raises:
         UsageError: the command cannot be started.
         ComparisonError: the reference has no free run.
     """
     yardstick = reference_run(reference)
-    first = output_bytes(reference, yardstick)
     for run in candidate.runs:
-        second = output_bytes(candidate, run) if run.mode is not Mode.FORCED else None
+        if run.mode is Mode.FORCED:
+            continue
+        first = output_bytes(reference, yardstick, *(left_turn(candidate, run) or ()))
+        second = answer_bytes(candidate, run)
         if first is None or second is None or run.replica:
             continue
         request = check_request(candidate, run, first, second, reference.facts.runtime.name)
@@ -143,7 +150,7 @@ def run_command(rule: CheckRule, request: str) -> str:
         raise UsageError(f"the check {rule.command[0]} cannot be started ({reason}); correct its command") from error
     with process:
         try:
-            out, err = process.communicate(request.encode(), rule.timeout_seconds)
+            out, err = _exchange(process, request.encode(), rule.timeout_seconds)
         except subprocess.TimeoutExpired:
             raise _NoAnswerError(f"the check did not answer within {rule.timeout_seconds:g} s; it was ended") from None
         finally:
@@ -154,8 +161,60 @@ def run_command(rule: CheckRule, request: str) -> str:
     return out.decode("utf-8", "replace")
 
 
+def _exchange(process: subprocess.Popen[bytes], request: bytes, seconds: float) -> tuple[bytes, bytes]:
+    """Write a request and return what is answered on stdout, and the end of stderr, once the process has ended.
+
+    The process is not reaped, so that its number still stands for it and what it started.
+    """
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    deadline = time.monotonic() + seconds
+    ended = os.pidfd_open(process.pid)
+    rest, out, err = memoryview(request), bytearray(), bytearray()
+    try:
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdin, selectors.EVENT_WRITE)
+            for stream in (process.stdout, process.stderr, ended):
+                selector.register(stream, selectors.EVENT_READ)
+            while selector.get_map():
+                if time.monotonic() >= deadline:
+                    raise subprocess.TimeoutExpired(process.args, seconds)
+                for key, _ in selector.select(deadline - time.monotonic()):
+                    if key.fileobj is process.stdin:
+                        rest = _write(key.fd, rest)
+                        over = not rest
+                    else:
+                        over = key.fileobj == ended or not _read(key.fd, out if key.fileobj is process.stdout else err)
+                    if over:
+                        selector.unregister(key.fileobj)
+                    if over and key.fileobj is process.stdin:
+                        process.stdin.close()
+                if len(out) > LARGEST_ANSWER:
+                    raise _NoAnswerError("the check answered more than a megabyte; it must print one short object")
+                del err[:-LARGEST_ANSWER]
+    finally:
+        os.close(ended)
+    return bytes(out), bytes(err)
+
+
+def _write(descriptor: int, rest: memoryview) -> memoryview:
+    """Write what a pipe takes at once; return the rest, nothing where nobody reads any more."""
+    try:
+        return rest[os.write(descriptor, rest[: select.PIPE_BUF]) :]
+    except BrokenPipeError:
+        return rest[:0]
+
+
+def _read(descriptor: int, into: bytearray) -> bool:
+    """Read what a pipe holds; return False at its end."""
+    found = os.read(descriptor, 1 << 16)
+    into += found
+    return bool(found)
+
+
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End whatever the command started."""
+    """End whatever the command started; only before it is reaped, else its number may be another one's."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 

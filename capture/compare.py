@@ -14,7 +14,7 @@ from capture.encoding import Encoding, encoding_of, kl_above_cut
 from capture.errors import ComparisonError, VocabularyError
 from capture.flips import Flip, find_flips, shared_rows
 from capture.metrics import PairMetrics, compare_top_k, concatenate
-from capture.model import Mode, Run, RunId, Steps, Token
+from capture.model import Int32Array, Mode, Run, RunId, Steps, Token
 from capture.rows import widen
 
 _Rows = tuple[NDArray[np.int64], NDArray[np.int64]]
@@ -105,8 +105,11 @@ def compare_runs(
 
 def scored_positions(side: Side) -> NDArray[np.bool_]:
     """Return bool [n], which positions of a run are scored: all, or those in the turns that its case records."""
-    turns = side.bundle.prompt.turns if side.run.follows_text else ()
-    position = side.steps.position
+    return inside_turns(side.steps.position, side.bundle.prompt.turns if side.run.follows_text else ())
+
+
+def inside_turns(position: Int32Array, turns: Sequence[tuple[int, int]]) -> NDArray[np.bool_]:
+    """Return bool [n], which positions lie in one of the turns, each (first, stop); all where there are no turns."""
     inside = np.full(len(position), not turns)
     for first, stop in turns:
         inside |= (position >= first) & (position < stop)

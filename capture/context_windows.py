@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from capture.intervals import Interval, wilson
+from capture.intervals import Interval, block_rate, wilson
+from capture.model import Float64Array
 
 WINDOW = 8_000
 """Positions of a window where nothing else is asked for."""
@@ -38,7 +39,7 @@ class Window:
         stop: the position after its last.
         probes: how many positions were scored in it.
         flips: how many of them had another top-1.
-        interval: of the share of flips, as if each were drawn by itself.
+        interval: of the share of flips, with neighbours that flip together taken as fewer probes.
         cases: how many cases reach into it.
     """
 
@@ -59,6 +60,8 @@ def disagreement_by_window(
     positions: Sequence[int] | NDArray[np.int64], flips: Iterable[int], width: int = WINDOW
 ) -> list[tuple[int, int, int, int, Interval]]:
     """Return (start, stop, probes, flips, interval) of every window that holds a probe, in order.
+
+    The interval is Wilson's, as if each probe were drawn by itself; `pooled_windows` knows which are neighbours.
 
     Args:
         positions: absolute positions that were scored; those of several cases may be put together.
@@ -83,7 +86,7 @@ def disagreement_by_window(
 
 
 def pooled_windows(probes: Sequence[Probe], width: int = WINDOW) -> tuple[Window, ...]:
-    """Return the windows over all cases together.
+    """Return the windows over all cases together; neighbours are the probes of a case in their order.
 
     Args:
         probes: of several cases, all of one pair of runtimes.
@@ -93,6 +96,18 @@ def pooled_windows(probes: Sequence[Probe], width: int = WINDOW) -> tuple[Window
     flips = np.concatenate([probe.position[probe.flipped] for probe in probes]) if probes else positions
     reach = {probe.case_id: frozenset((probe.position // width).tolist()) for probe in probes}
     return tuple(
-        Window(start, stop, count, hits, interval, sum(start // width in numbers for numbers in reach.values()))
-        for start, stop, count, hits, interval in disagreement_by_window(positions, flips.tolist(), width)
+        Window(
+            start,
+            stop,
+            count,
+            hits,
+            block_rate(_flipped_within(probes, start, stop)),
+            sum(start // width in numbers for numbers in reach.values()),
+        )
+        for start, stop, count, hits, _ in disagreement_by_window(positions, flips.tolist(), width)
     )
+
+
+def _flipped_within(probes: Sequence[Probe], start: int, stop: int) -> Float64Array:
+    parts = [probe.flipped[(probe.position >= start) & (probe.position < stop)] for probe in probes]
+    return np.concatenate(parts).astype(np.float64)

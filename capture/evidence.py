@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -115,7 +115,7 @@ def gather(folder: Path, wanted: Wanted, note: Note) -> list[StudyEvidence]:
         )
     gathering = _Gathering(wanted, note)
     try:
-        for reference, candidate in study_pairs(folder, note):
+        for reference, candidate in _newest_first(study_pairs(folder, note)):
             try:
                 gathering.add(reference, candidate)
             except (BundleError, ComparisonError, VocabularyError) as error:
@@ -125,6 +125,18 @@ def gather(folder: Path, wanted: Wanted, note: Note) -> list[StudyEvidence]:
     if not gathering.studies:
         raise NotFoundError(f"{folder} holds nothing to compare: a study needs its reference and another runtime")
     return [gathering.studies[name] for name in sorted(gathering.studies)]
+
+
+def _newest_first(pairs: Iterable[tuple[Path, Path]]) -> list[tuple[Path, Path]]:
+    """Return pairs in their order, but of several captures of a runtime on a case the newest first."""
+    groups: dict[tuple[str, str, str], list[tuple[str, Path, Path]]] = {}
+    for reference, candidate in pairs:
+        with Bundle(candidate, known=True) as bundle:
+            facts = bundle.facts
+        key = (facts.study, facts.case.case_id, facts.runtime.name)
+        groups.setdefault(key, []).append((facts.created, candidate, reference))
+    ordered = (sorted(group, reverse=True) for group in groups.values())
+    return [(reference, candidate) for group in ordered for _, candidate, reference in group]
 
 
 class _Gathering:
@@ -155,10 +167,18 @@ class _Gathering:
             study = self._study(reference.bundle, candidate)
             if self._is_new(study, reference.bundle):
                 self._add_bundle(study, reference.bundle, reference.bundle)
-                study.floors += reference_floors(reference.bundle)
+                self._add_floors(study, reference.bundle)
             if self._is_new(study, candidate):
+                lanes = list(self._lanes(comparisons, reference, candidate))
                 self._add_bundle(study, candidate, reference.bundle)
-                study.lanes += self._lanes(comparisons, reference, candidate)
+                study.lanes += lanes
+
+    def _add_floors(self, study: StudyEvidence, reference: Bundle) -> None:
+        """Measure a reference against itself; where that cannot be, its candidates are measured all the same."""
+        try:
+            study.floors += reference_floors(reference)
+        except (BundleError, ComparisonError, VocabularyError) as error:
+            self._note(f"the floors of {reference.path.name} are left out: {error}")
 
     def _opened(self, path: Path) -> _Reference:
         """Return a reference; it stays open, since the candidates of a case come one after the other."""
@@ -189,12 +209,11 @@ class _Gathering:
 
     def _add_bundle(self, study: StudyEvidence, bundle: Bundle, reference: Bundle) -> None:
         name = bundle.facts.runtime.name
+        expense, checked = expense_of(bundle), self._checked(bundle)
+        outcomes = [replace(one, check=checked.get(one.run_id, "")) for one in bundle_outcomes(bundle, reference)]
         study.runtimes.setdefault(name, bundle.facts.runtime)
-        study.expenses.setdefault(name, []).append(expense_of(bundle))
-        checked = self._checked(bundle)
-        study.outcomes += [
-            replace(one, check=checked.get(one.run_id, "")) for one in bundle_outcomes(bundle, reference)
-        ]
+        study.expenses.setdefault(name, []).append(expense)
+        study.outcomes += outcomes
 
     def _checked(self, bundle: Bundle) -> dict[str, str]:
         """Return what the user's own check said of a bundle's runs."""

@@ -19,8 +19,10 @@ from capture.callgrammar import OPENERS, STRUCTURE, call_grammar
 from capture.compare import spans_mask
 from capture.errors import UsageError
 from capture.model import Float64Array, Int32Array, Json, Mode, RangeKind, Run, Steps, Token
+from capture.outcomes import left_turn
 from capture.ranges import find_spans, token_at, token_offsets
 from capture.rows import widen
+from capture.turns import Turn
 
 _END = 256
 
@@ -70,7 +72,9 @@ def call_grammar_mass(bundle: Bundle, run_id: str, vocabulary: Mapping[int, Toke
     rows = _Rows(bundle, run, steps, known)
     found = [
         (place, number, *rows.masses(place - first, allowed), broken)
-        for number, place, allowed, broken in walk_calls(bundle.facts.case.tools, output, known)
+        for number, place, allowed, broken in walk_calls(
+            bundle.facts.case.tools, output, known, _turns(bundle, run, len(output))
+        )
         if place >= first
     ]
     return _columns(found)
@@ -133,8 +137,26 @@ class KnownTokens:
         return found
 
 
+def _turns(bundle: Bundle, run: Run, length: int) -> tuple[Turn, ...]:
+    """Return the recorded turns of an output; that which a continuation left goes to its end."""
+    turn = left_turn(bundle, run)
+    if turn is None:
+        return bundle.prompt.turns
+    return (*(one for one in bundle.prompt.turns if one < turn), (turn[0], length))
+
+
+def _calls(text: bytes, offsets: NDArray[np.int64], turns: Sequence[Turn]) -> Iterator[tuple[int, int]]:
+    """Yield for each call the byte offset of its start, and the position before which it must end."""
+    length = len(offsets) - 1
+    for first, stop in turns or ((0, length),):
+        stop = min(stop, length)
+        base, end = (int(offsets[min(at, length)]) for at in (first, stop))
+        spans = find_spans(text[base:end])
+        yield from ((base + span.start, stop) for span in spans if span.kind is RangeKind.TOOL_CALL)
+
+
 def walk_calls(
-    tools: Sequence[Json], output: Sequence[int], known: KnownTokens
+    tools: Sequence[Json], output: Sequence[int], known: KnownTokens, turns: Sequence[Turn] = ()
 ) -> Iterator[tuple[int, int, NDArray[np.bool_], bool]]:
     """Yield (call, position, which of `known` are allowed there, whether the token taken is not) inside the calls.
 
@@ -142,6 +164,7 @@ def walk_calls(
         tools: OpenAI tool definitions of the case.
         output: token ids from the first output position on.
         known: the vocabulary, as far as it is known.
+        turns: the recorded turns outside of which nothing is a call, and beyond which none goes.
 
     Raises:
         UsageError: llguidance is not installed.
@@ -149,12 +172,11 @@ def walk_calls(
     pieces = [known.data(token_id) for token_id in output]
     text, offsets = b"".join(pieces), token_offsets(pieces)
     guide = _Guide(tools)
-    calls = [span for span in find_spans(text) if span.kind is RangeKind.TOOL_CALL]
-    for number, span in enumerate(calls):
-        place = token_at(offsets, span.start)
-        matcher = guide.matcher(text, span.start)
-        alive = matcher.consume_tokens(list(text[span.start : int(offsets[place + 1])]))
-        while alive and not matcher.is_accepting() and place + 1 < len(pieces):
+    for number, (start, stop) in enumerate(_calls(text, offsets, turns)):
+        place = token_at(offsets, start)
+        matcher = guide.matcher(text, start)
+        alive = matcher.consume_tokens(list(text[start : int(offsets[place + 1])]))
+        while alive and not matcher.is_accepting() and place + 1 < stop:
             place += 1
             allowed = known.allowed(matcher)
             taken = known.place(output[place])

@@ -23,6 +23,9 @@ MOST_BLOCKS = 500
 
 _TAILS = (0.025, 0.975)
 
+_NORMAL = 1.959964
+"""The quantile of the normal distribution for 95 %."""
+
 Statistic = Callable[[Float64Array], Float64Array]
 """Turns means into the statistic, elementwise; rising."""
 
@@ -65,7 +68,7 @@ def root(means: Float64Array) -> Float64Array:
     return rooted
 
 
-def wilson(hits: int, trials: int, z: float = 1.959964) -> Interval:
+def wilson(hits: int, trials: int, z: float = _NORMAL) -> Interval:
     """Return Wilson's score interval of a proportion of independent trials (Wilson 1927), within 0..1.
 
     Args:
@@ -146,11 +149,12 @@ def block_bootstrap(
     block: int | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
-) -> Interval:
+) -> Interval | None:
     """Return the interval of a mean within one run, by the circular block bootstrap (Politis & Romano 1992).
 
     Blocks keep neighbours together, so that what comes in clusters counts as the few events it is. Values that are all
-    equal give an interval of no width; of a rate take `block_rate`, which does better there and with few hits.
+    equal give an interval of no width; of a rate take `block_rate`, which does better there and with few hits. Where a
+    value is infinite or no number there is no interval.
 
     Args:
         values: float64 [n], n at least 1, in the order of their positions.
@@ -159,7 +163,13 @@ def block_bootstrap(
         resamples: how often the run is drawn again.
         seed: the same seed gives the same interval.
     """
-    low, high = np.quantile(statistic(_resampled_means(values, block, resamples, seed)), _TAILS)
+    if not np.isfinite(values).all():
+        return None
+    return _percentiles(statistic(_resampled_means(values, block, resamples, seed)))
+
+
+def _percentiles(drawn: Float64Array) -> Interval:
+    low, high = np.quantile(drawn, _TAILS)
     return Interval(float(low), float(high))
 
 
@@ -170,10 +180,11 @@ def _resampled_means(values: Float64Array, block: int | None, resamples: int, se
     wanted = block_length(values) if block is None else block
     length = min(max(wanted, -(-size // MOST_BLOCKS), 1), size)
     sums = np.concatenate([[0.0], np.cumsum(np.concatenate([values, values[:length]]))])
-    block_sums = sums[length : length + size] - sums[:size]
     blocks = -(-size // length)
+    last = size - (blocks - 1) * length  # the last block is cut, so that a resample is as long as the run
     drawn = np.random.default_rng(seed).integers(0, size, (resamples, blocks), dtype=np.int32)
-    means: Float64Array = block_sums[drawn].sum(axis=1) / (blocks * length)
+    whole, cut = ((sums[part : part + size] - sums[:size]) for part in (length, last))
+    means: Float64Array = (whole[drawn[:, :-1]].sum(axis=1) + cut[drawn[:, -1]]) / size
     return means
 
 
@@ -191,15 +202,21 @@ def block_rate(hits: Float64Array, *, block: int | None = None, resamples: int =
         seed: the same seed gives the same interval.
     """
     rate = float(hits.mean()) if len(hits) else 0.0
-    variance = float(_resampled_means(hits, block, resamples, seed).var())
-    worth = min(rate * (1 - rate) / variance, len(hits)) if variance > 0 else len(hits)
-    return _wilson(rate, max(worth, 1.0), 1.959964)
+    return _rate_of_variance(rate, float(_resampled_means(hits, block, resamples, seed).var()), len(hits))
+
+
+def _rate_of_variance(rate: float, variance: float, positions: int) -> Interval:
+    """Return Wilson's interval for as many trials as a rate of this variance is worth."""
+    worth = min(rate * (1 - rate) / variance, positions) if variance > 0 else positions
+    return _wilson(rate, max(worth, 1.0), _NORMAL)
 
 
 def case_bootstrap(
     groups: Sequence[Float64Array], statistic: Statistic = mean, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval | None:
     """Return the interval of a mean over all positions of a study, from resampling whole cases; None under ten.
+
+    Of a rate take `case_rate`. Where a value is infinite or no number there is no interval.
 
     Args:
         groups: for each case, float64 [n of its positions]; cases without a position do not count.
@@ -208,13 +225,36 @@ def case_bootstrap(
         seed: the same seed gives the same interval.
     """
     filled = [group for group in groups if len(group)]
-    if len(filled) < FEWEST_CASES:
+    if len(filled) < FEWEST_CASES or not all(np.isfinite(group).all() for group in filled):
         return None
+    return _percentiles(statistic(_resampled_cases(filled, resamples, seed)))
+
+
+def _resampled_cases(filled: Sequence[Float64Array], resamples: int, seed: int) -> Float64Array:
     sums = np.array([group.sum() for group in filled], np.float64)
     sizes = np.array([len(group) for group in filled], np.float64)
     drawn = np.random.default_rng(seed).multinomial(len(filled), np.full(len(filled), 1 / len(filled)), resamples)
-    low, high = np.quantile(statistic((drawn @ sums) / (drawn @ sizes)), _TAILS)
-    return Interval(float(low), float(high))
+    means: Float64Array = (drawn @ sums) / (drawn @ sizes)
+    return means
+
+
+def case_rate(groups: Sequence[Float64Array], *, resamples: int = RESAMPLES, seed: int = 0) -> Interval | None:
+    """Return the interval of a rate over a study: Wilson's, for as many trials as the cases are worth; None under ten.
+
+    As `block_rate`, with the variance that resampling whole cases tells: no flip in any case is no proof of none.
+
+    Args:
+        groups: for each case, float64 [n of its positions] of 0 and 1, or its rate at each; cases without a position
+            do not count.
+        resamples: how often the cases are drawn again.
+        seed: the same seed gives the same interval.
+    """
+    filled = [group for group in groups if len(group)]
+    if len(filled) < FEWEST_CASES:
+        return None
+    positions = sum(map(len, filled))
+    rate = min(max(sum(float(group.sum()) for group in filled) / positions, 0.0), 1.0)
+    return _rate_of_variance(rate, float(_resampled_cases(filled, resamples, seed).var()), positions)
 
 
 def paired_difference(

@@ -10,6 +10,7 @@ from capture.compare import reference_run
 from capture.errors import CaseError, ComparisonError, NotFoundError
 from capture.model import Case, Ending, Int32Array, Mode, Run
 from capture.toolcalls import CallVerdict, Verdict, verdict
+from capture.turns import Turn, is_labelled, turn_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +53,15 @@ def has_calls(verdict: Verdict | None) -> bool:
 def bundle_outcomes(bundle: Bundle, reference: Bundle) -> Iterator[Outcome]:
     """Yield the outcome of every free run and continuation of a bundle; replicas do not count.
 
-    Nothing is told of a continuation whose parent is in another bundle.
+    Nothing is told of a continuation whose parent is in another bundle. Of a recorded conversation, only the turn that
+    a continuation left counts, and a label is about the answer that the conversation ends with.
     """
     yardstick = _free_run(reference)
     text = None if yardstick is None else output_bytes(reference, yardstick)
     for run in bundle.runs:
         if run.mode is Mode.FORCED or run.replica:
             continue
-        output = output_bytes(bundle, run)
+        output = answer_bytes(bundle, run)
         if output is not None:
             own = yardstick is not None and run.run_id == yardstick.run_id
             yield _outcome(bundle, run, output, None if own else text)
@@ -68,7 +70,7 @@ def bundle_outcomes(bundle: Bundle, reference: Bundle) -> Iterator[Outcome]:
 def _outcome(bundle: Bundle, run: Run, text: bytes, reference_text: bytes | None) -> Outcome:
     case = bundle.facts.case
     against = None if reference_text is None else verdict(text, case.tools, None, reference_text)
-    label = _label_verdict(text, case)
+    label = _label_verdict(text, case) if is_labelled(case, bundle.prompt.turns, left_turn(bundle, run)) else None
     told = against or label or verdict(text, case.tools)
     return Outcome(
         case_id=case.case_id,
@@ -99,11 +101,40 @@ def _free_run(reference: Bundle) -> Run | None:
     return run if run.mode is Mode.FREE else None
 
 
-def output_bytes(bundle: Bundle, run: Run) -> bytes | None:
-    """Return the bytes of a run's whole output, what came before its fork included; None where that is elsewhere."""
+def left_turn(bundle: Bundle, run: Run) -> Turn | None:
+    """Return the recorded turn that a continuation left; None where it left none."""
+    runs = {one.run_id: one for one in bundle.runs}
+    fork, passed = run.fork, 0
+    while fork is not None and passed < len(runs):
+        parent = runs.get(fork.parent_run)
+        if parent is None or parent.fork is None:
+            break
+        fork, passed = parent.fork, passed + 1
+    return None if fork is None else turn_of(bundle.prompt.turns, fork.position)
+
+
+def answer_bytes(bundle: Bundle, run: Run) -> bytes | None:
+    """Return the bytes of a run's output from the recorded turn on that it left, else of its whole output.
+
+    None where what came before its fork is elsewhere.
+    """
+    turn = left_turn(bundle, run)
+    return output_bytes(bundle, run, 0 if turn is None else turn[0])
+
+
+def output_bytes(bundle: Bundle, run: Run, first: int = 0, stop: int | None = None) -> bytes | None:
+    """Return the bytes of a run's output, what came before its fork included; None where that is elsewhere.
+
+    Args:
+        bundle: holds the run.
+        run: one of its runs.
+        first: output position to start at.
+        stop: output position to stop before; None for the end.
+    """
     ids = _output_ids(bundle, run, len(bundle.runs))
     if ids is None:
         return None
+    ids = ids[first:stop]
     tokens = bundle.tokens()
     return b"".join(tokens[token_id].data for token_id in ids if token_id in tokens)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from capture.bundle import Bundle
-from capture.compare import Comparison, Side, comparable_runs, compare_runs, reference_run
+from capture.compare import Comparison, Side, comparable_runs, compare_runs, inside_turns, reference_run
 from capture.comparison import SUFFIX, read_comparisons, write_comparisons
 from capture.control import control_margin_nats, yardsticks
 from capture.errors import BundleError
-from capture.model import Mode, Run, ScoringPath
+from capture.model import Mode, Run, ScoringPath, Steps
 from capture.progress import Reporter
 
 
@@ -49,7 +51,10 @@ def write_missing_comparisons(folder: Path, reporter: Reporter) -> tuple[str, ..
 
 
 def stored_comparisons(path: Path, reference: Bundle, candidate: Bundle) -> tuple[Comparison, ...] | None:
-    """Return what a file of comparisons says of two bundles; None where it is missing, damaged or of other runs."""
+    """Return what a file of comparisons says of two bundles.
+
+    None where it is missing, damaged, of other runs or of other positions: the file may be a stranger's.
+    """
     if not path.is_file():
         return None
     try:
@@ -58,29 +63,61 @@ def stored_comparisons(path: Path, reference: Bundle, candidate: Bundle) -> tupl
         return None
     pairs = [(comparison.reference, comparison.candidate) for comparison in found]
     wanted = [(yardstick.run_id, run.run_id) for yardstick, run in _run_pairs(reference, candidate)]
-    return found if pairs == wanted else None
+    if pairs != wanted:
+        return None
+    sides = {run_id: Side.of(reference, run_id) for run_id in dict.fromkeys(one.reference for one in found)}
+    fits = (_fits(one, sides[one.reference], candidate.steps(one.candidate)) for one in found)
+    return found if all(fits) else None
+
+
+def _fits(found: Comparison, reference: Side, candidate: Steps) -> bool:
+    turns = reference.bundle.prompt.turns if reference.run.follows_text else ()
+    return is_about(found, reference.steps, candidate, turns)
+
+
+def is_about(found: Comparison, reference: Steps, candidate: Steps, turns: Sequence[tuple[int, int]] = ()) -> bool:
+    """Return whether a comparison is about exactly the scored prefixes that two runs share.
+
+    Args:
+        found: what a file says.
+        reference: the yardstick's steps; the comparison's positions are its own.
+        candidate: the other run's.
+        turns: the recorded turns outside of which nothing is scored, where the yardstick follows them.
+    """
+    rows = np.searchsorted(reference.position, found.position)
+    if len(rows) and (rows.max() >= len(reference) or bool((reference.position[rows] != found.position).any())):
+        return False
+    scored = np.flatnonzero(inside_turns(reference.position, turns)).tolist()
+    shared = set(candidate.prefix_id).intersection(reference.prefix_id[row] for row in scored)
+    return (
+        tuple(map(reference.prefix_id.__getitem__, rows.tolist())) == found.prefix_id
+        and len(rows) == len(shared)
+        and set(found.prefix_id) == shared
+        and shared >= {flip.prefix_id for flip in found.flips}
+    )
 
 
 def study_pairs(folder: Path, note: Callable[[str], None]) -> Iterator[tuple[Path, Path]]:
     """Yield (reference bundle, candidate bundle) for every case of every study below a folder.
 
-    A file that cannot be read is told to `note` and hides nothing else.
+    Of several captures of a reference, the newest serves those that do not name theirs. A file that cannot be read is
+    told to `note` and hides nothing else.
     """
-    references: dict[str, Path] = {}
+    references: dict[str, tuple[str, Path]] = {}
     candidates: list[tuple[Path, tuple[str, ...]]] = []
     for path in bundle_paths(folder):
         try:
             with Bundle(path) as bundle:
-                own, wanted = _keys(bundle)
+                (own, wanted), created = _keys(bundle), bundle.facts.created
         except BundleError as error:
             note(f"left out: {error}")
             continue
-        references.update(dict.fromkeys(own, path))
+        references.update({key: max((created, path), references.get(key, ("", path))) for key in own})
         candidates += [(path, wanted)] if wanted else []
     for path, wanted in candidates:
         found = next((references[key] for key in wanted if key in references), None)
         if found is not None:
-            yield found, path
+            yield found[1], path
 
 
 def _keys(bundle: Bundle) -> tuple[tuple[str, ...], tuple[str, ...]]:

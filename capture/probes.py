@@ -19,7 +19,8 @@ def probed_windows(
 ) -> dict[tuple[str, str], tuple[Window, ...]]:
     """Return the windows of every probed runtime below a folder, by study and runtime, cases pooled.
 
-    Files that cannot be read, and pairs that cannot be compared, are told to `note` and hide nothing else.
+    Files that cannot be read, and pairs that cannot be compared, are told to `note` and hide nothing else. Of several
+    captures of a runtime on a case the first counts, as in a report.
 
     Args:
         folder: bundles, of one study or several.
@@ -27,15 +28,25 @@ def probed_windows(
         width: positions of a window.
     """
     found: dict[tuple[str, str], list[Probe]] = {}
+    counted: dict[tuple[str, str, str], tuple[str, ...]] = {}
     for reference_path, candidate_path in study_pairs(folder, note):
         try:
             with Bundle(reference_path) as reference, Bundle(candidate_path) as candidate:
                 probes = pair_probes(reference, candidate)
                 key = candidate.facts.study, candidate.facts.runtime.name
+                case_id, run_ids = candidate.facts.case.case_id, tuple(run.run_id for run in candidate.runs)
         except (BundleError, ComparisonError, VocabularyError) as error:
             note(f"left out: {error}")
             continue
-        if probes:
+        if not probes:
+            continue
+        known = (*key, case_id) in counted
+        if counted.setdefault((*key, case_id), run_ids) != run_ids:
+            note(
+                f"left out: {candidate_path.name} is another capture of {key[1]} on {case_id} in study {key[0]}; "
+                "give one of them a study name of its own"
+            )
+        if not known:
             found.setdefault(key, []).extend(probes)
     return {key: pooled_windows(probes, width) for key, probes in found.items()}
 

@@ -18,10 +18,12 @@ class Ranked:
     Attributes:
         runtime: its name.
         following: the next lane; empty for the last.
-        positions: that both share, known equally well.
+        positions: that both share, known equally well and with a finite KL in both.
         lower_bound: whether the KL of these is a lower bound.
         kl_forward: this lane's mean KL minus the next one's, nats; None without a next or a shared position.
         disagreement: the same of changed winners.
+        infinite: shared positions where this lane's KL alone is infinite, the next one's alone, and both; they are left
+            out of the differences, and come first in the order.
     """
 
     runtime: str
@@ -30,14 +32,35 @@ class Ranked:
     lower_bound: bool
     kl_forward: PairedDifference | None
     disagreement: PairedDifference | None
+    infinite: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def left_out(self) -> int:
+        """Shared positions that have no difference, since a KL is infinite."""
+        return sum(self.infinite)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What two lanes share, case by case, in the group in which they share more."""
+
+    pairs: tuple[tuple[Sample, Sample], ...] = ()
+    infinite: tuple[int, int, int] = (0, 0, 0)
+
+    @property
+    def score(self) -> tuple[float, float]:
+        """How much farther the first is: positions it alone rules out per shared one, then the mean KL difference."""
+        shared = _positions(self.pairs) + sum(self.infinite)
+        return (self.infinite[0] - self.infinite[1]) / max(shared, 1), _kl_difference(self.pairs)
 
 
 def rank(lanes: Mapping[str, Sequence[Sample]]) -> tuple[Ranked, ...]:
     """Order lanes, nearest to the reference first.
 
-    A lane's place follows from the mean of its paired KL differences to all other lanes, each over the positions that
-    both share: what one lane alone has does not count. Whole vocabularies and lower bounds are not pooled; the group in
-    which a pair shares more positions counts.
+    A lane's place follows from its paired differences to all other lanes, each over the positions that both share: what
+    one lane alone has does not count. First come the positions where one KL alone is infinite, since that lane is
+    farther there than any number tells; then the mean of the differences where both are finite. Whole vocabularies and
+    lower bounds are not pooled; the group in which a pair shares more positions counts.
 
     Args:
         lanes: for each runtime its samples, one a case.
@@ -45,27 +68,42 @@ def rank(lanes: Mapping[str, Sequence[Sample]]) -> tuple[Ranked, ...]:
     shared = {
         (first, second): _shared(lanes[first], lanes[second]) for first in lanes for second in lanes if first != second
     }
-    scores = {
-        name: float(np.mean([_kl_difference(pairs) for (first, _), pairs in shared.items() if first == name] or [0.0]))
-        for name in lanes
-    }
+    scores = {name: _mean_score([pair for (first, _), pair in shared.items() if first == name]) for name in lanes}
     order = sorted(lanes, key=lambda name: (scores[name], name))
     followers = [*order[1:], ""]
     return tuple(
-        _ranked(name, following, shared.get((name, following), []))
+        _ranked(name, following, shared.get((name, following), _Shared()))
         for name, following in zip(order, followers, strict=True)
     )
 
 
-def _shared(first: Sequence[Sample], second: Sequence[Sample]) -> list[tuple[Sample, Sample]]:
+def _mean_score(pairs: Sequence[_Shared]) -> tuple[float, float]:
+    ruled_out, difference = np.mean([pair.score for pair in pairs] or [(0.0, 0.0)], axis=0).tolist()
+    return ruled_out, difference
+
+
+def _shared(first: Sequence[Sample], second: Sequence[Sample]) -> _Shared:
     pairs = in_common(first, second)
-    groups = [[found for pair in pairs if len((found := _comparable(*pair, bound))[0])] for bound in (False, True)]
-    return max(groups, key=_positions)
+    groups = [[_of_group(*pair, bound) for pair in pairs] for bound in (False, True)]
+    group = max(groups, key=_positions)
+    ours, theirs = (
+        np.concatenate([np.isinf(pair[side].kl_forward) for pair in group] or [np.zeros(0, np.bool_)])
+        for side in (0, 1)
+    )
+    return _Shared(
+        pairs=tuple(finite for pair in group if len((finite := _finite(*pair))[0])),
+        infinite=(int((ours & ~theirs).sum()), int((theirs & ~ours).sum()), int((ours & theirs).sum())),
+    )
 
 
-def _comparable(first: Sample, second: Sample, lower_bound: bool) -> tuple[Sample, Sample]:
-    """Return the positions of one group where both have a finite KL: infinities have no difference."""
-    mask = (first.lower_bound == lower_bound) & np.isfinite(first.kl_forward) & np.isfinite(second.kl_forward)
+def _of_group(first: Sample, second: Sample, lower_bound: bool) -> tuple[Sample, Sample]:
+    mask = first.lower_bound == lower_bound
+    return first.where(mask), second.where(mask)
+
+
+def _finite(first: Sample, second: Sample) -> tuple[Sample, Sample]:
+    """Return the positions where both have a finite KL: infinities have no difference."""
+    mask = np.isfinite(first.kl_forward) & np.isfinite(second.kl_forward)
     return first.where(mask), second.where(mask)
 
 
@@ -79,7 +117,8 @@ def _kl_difference(pairs: Sequence[tuple[Sample, Sample]]) -> float:
     return float(np.concatenate([ours.kl_forward - theirs.kl_forward for ours, theirs in pairs]).mean())
 
 
-def _ranked(name: str, following: str, pairs: Sequence[tuple[Sample, Sample]]) -> Ranked:
+def _ranked(name: str, following: str, shared: _Shared) -> Ranked:
+    pairs = shared.pairs
     ours, theirs = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
     return Ranked(
         runtime=name,
@@ -92,4 +131,5 @@ def _ranked(name: str, following: str, pairs: Sequence[tuple[Sample, Sample]]) -
         disagreement=paired_difference([one.changed for one in ours], [one.changed for one in theirs])
         if pairs
         else None,
+        infinite=shared.infinite,
     )

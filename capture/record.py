@@ -113,7 +113,7 @@ class Recorder:
                 prompt, along = self._tokenized(session, case)
                 stop_ids = self._study.stop_ids or session.facts.stop_ids
                 recorder = self._case_recorder(session, case, prompt, stop_ids, "", len(along))
-                self._seal(session, case, prompt, recorder, self._recorded(recorder, along, None), "")
+                self._seal(session, case, prompt, recorder, self._recorded(recorder, along, None), "", along)
 
     def _tokenized(self, session: RuntimeSession, case: Case) -> tuple[Prompt, tuple[int, ...]]:
         """Return the prompt and, where the study follows what is recorded, every token after it."""
@@ -156,7 +156,7 @@ class Recorder:
                     session, case, reference.prompt, reference.stop_ids, reference.run.run_id, len(path)
                 )
                 runs = self._recorded(recorder, path, reference)
-                self._seal(session, case, reference.prompt, recorder, runs, reference.run.run_id)
+                self._seal(session, case, reference.prompt, recorder, runs, reference.run.run_id, path)
 
     @contextmanager
     def _session(self, runtime: Runtime, case: Case) -> Iterator[RuntimeSession]:
@@ -215,8 +215,8 @@ class Recorder:
         recorder: CaseRecorder,
         runs: Sequence[RecordedRun],
         reference: str,
+        path: tuple[int, ...],
     ) -> None:
-        path = bundle_path(self._library, self._study, case.case_id, session.runtime.name)
         facts = BundleFacts(
             study=self._study.name,
             study_title=self._study.title,
@@ -227,22 +227,24 @@ class Recorder:
             version=VERSION,
             vocabulary_hash=vocabulary_hash(session.vocabulary.values()),
             id_spans=id_spans(list(session.vocabulary)),
-            template_differs=bool(reference) and self._template_differs(session, case, prompt),
+            template_differs=bool(reference) and self._template_differs(session, case, prompt, path),
             stop_ids=recorder.stop_ids,
             definition=definition(self._study, case, session.runtime, reference),
         )
-        write_bundle(path, facts, prompt, runs, mentioned_tokens(runs, prompt.token_ids, session.vocabulary))
+        target = bundle_path(self._library, self._study, case.case_id, session.runtime.name)
+        write_bundle(target, facts, prompt, runs, mentioned_tokens(runs, prompt.token_ids, session.vocabulary))
         shutil.rmtree(recorder.folder)
         self._sealed += 1
 
-    def _template_differs(self, session: RuntimeSession, case: Case, prompt: Prompt) -> bool:
+    def _template_differs(self, session: RuntimeSession, case: Case, prompt: Prompt, path: tuple[int, ...]) -> bool:
+        """Return whether a runtime's own template renders a case otherwise: its prompt, or what is followed."""
         try:
-            own, _ = self._tokenized(session, case)
+            own, followed = self._tokenized(session, case)
         except WorkerDiedError:
             raise
         except EngineError:
             return False  # it has no template of its own, so none that could differ
-        if (own.token_ids, own.turns) != (prompt.token_ids, prompt.turns):
+        if (own.token_ids, own.turns, followed) != (prompt.token_ids, prompt.turns, path):
             self._reporter.note(f"{session.runtime.name}: its own chat template renders {case.case_id} differently")
             return True
         return False

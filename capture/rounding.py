@@ -19,8 +19,15 @@ _BFLOAT16_STEPS = 2.0**16
 
 
 def logit_steps(logits: Float32Array, dtype: str) -> Float64Array:
-    """Return the distance between neighbouring values of `dtype` at each logit, in the shape of `logits`."""
-    size = np.abs(logits)
+    """Return the distance between neighbouring values of `dtype` at each logit, in the shape of `logits`.
+
+    A token that is ruled out, whose logit is infinite, is not rounded: its step is 0.
+    """
+    finite = np.isfinite(logits)
+    return np.where(finite, _finite_steps(np.where(finite, np.abs(logits), np.float32(0)), dtype), 0.0)
+
+
+def _finite_steps(size: Float32Array, dtype: str) -> Float64Array:
     if dtype == "float16":
         return np.spacing(size.astype(np.float16)).astype(np.float64)
     steps = np.spacing(size.astype(np.float32)).astype(np.float64)

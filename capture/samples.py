@@ -88,6 +88,19 @@ def some(samples: Iterable[Sample]) -> tuple[Sample, ...]:
     return tuple(sample for sample in samples if len(sample))
 
 
+def by_case(samples: Iterable[Sample]) -> tuple[Sample, ...]:
+    """Return one sample a case, in the order of their first: repeats of a case follow each other in it."""
+    groups: dict[str, list[Sample]] = {}
+    for sample in samples:
+        groups.setdefault(sample.case_id, []).append(sample)
+    return tuple(group[0] if len(group) == 1 else _joined(group) for group in groups.values())
+
+
+def _joined(group: Sequence[Sample]) -> Sample:
+    columns: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in group]) for name in COLUMNS}
+    return Sample(group[0].case_id, **columns)
+
+
 def of_kind(samples: Iterable[Sample], kind: RangeKind) -> tuple[Sample, ...]:
     """Return the positions in ranges of one kind; cases without one are left out."""
     return some(sample.where(sample.kind == KINDS.index(kind)) for sample in samples)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capture.intervals import Interval, Statistic, block_bootstrap, block_rate, case_bootstrap, mean, root
+from capture.intervals import Interval, Statistic, block_bootstrap, block_rate, case_bootstrap, case_rate, mean, root
 from capture.model import FlipClass, Float64Array
-from capture.samples import FLIP_CLASSES, Sample, of_bound, some
+from capture.samples import FLIP_CLASSES, Sample, by_case, of_bound, some
 
 QUANTILES = (0.999, 0.99, 0.95, 0.90, 0.75, 0.50, 0.25, 0.10, 0.05, 0.01, 0.001)
 
@@ -141,11 +141,11 @@ def summarize(samples: Sequence[Sample], *, pooled: bool = True) -> Summary:
     """Summarize positions.
 
     Args:
-        samples: for each case, the positions that count.
+        samples: for each case, the positions that count; repeats of a case are one case.
         pooled: whether the scope is a study: intervals then come from resampling cases, and under ten there are none.
             Otherwise the samples are one run, and intervals come from blocks of its positions.
     """
-    samples = some(samples)
+    samples = by_case(some(samples))
     flips = _together(samples, lambda sample: sample.flip.astype(np.float64))
     ties, near_ties, decided = (int((flips == 1 + FLIP_CLASSES.index(name)).sum()) for name in FlipClass)
     return Summary(
@@ -200,7 +200,7 @@ def _rate(samples: Sequence[Sample], column: Column, pooled: bool) -> Rate:
     hits = _together(samples, column)
     if not len(hits):
         return Rate(0, 0, 0.0, None)
-    interval = _interval(samples, column, True) if pooled else block_rate(hits)
+    interval = case_rate([column(sample) for sample in samples]) if pooled else block_rate(hits)
     return Rate(int(hits.sum()), len(hits), float(hits.mean()), interval)
 
 

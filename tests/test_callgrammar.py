@@ -118,3 +118,19 @@ def test_names_that_cannot_be_written_into_a_grammar_are_passed_over() -> None:
         {"name": "g\ud800"},
     ]
     assert breaks(b'<tool_call>{"name": "f\\"\\\\ /x", "arguments": {"c": 1}}</tool_call>', tools) == []
+
+
+def test_in_recorded_turns_no_call_goes_beyond_its_turn() -> None:
+    turns = [
+        b'<tool_call>\n{"name": "f", "arguments": {"a": ',
+        b'<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>',
+    ]
+    between = b"</s>\n<user>more<assistant>"
+    text, second = between.join(turns), len(turns[0]) + len(between)
+    places = [(0, len(turns[0])), (second, len(text))]
+    found = [(call, at, broken) for call, at, _, broken in walk_calls([{"name": "f"}], list(text), BYTES, places)]
+    assert {call for call, _, _ in found} == {0, 1}
+    assert all(places[call][0] <= at < places[call][1] for call, at, _ in found)
+    assert not any(broken for _, _, broken in found)
+    whole = list(walk_calls([{"name": "f"}], list(text), BYTES))
+    assert any(broken for *_, broken in whole)  # as one output, the first call runs on into what a user said

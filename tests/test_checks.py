@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable
@@ -92,6 +93,32 @@ def test_a_check_that_fails_is_told_in_a_sentence_and_the_others_go_on(rule: Mak
     found = checked(rule(f"{first}\nelse:\n    {source}", 3.0 if "sleep" in source else 30.0), 2)
     assert found[0].verdict == "ok"
     assert all(error in one.error and not one.verdict for one in found[1:])
+
+
+@pytest.mark.parametrize("answer", ["'x' * 1000", "'x' * (1 << 16)"])
+def test_a_check_that_never_stops_answering_is_ended(rule: MakeRule, answer: str) -> None:
+    (first, *_) = checked(rule(f"import sys\nwhile True: sys.stdout.write({answer})", 60.0), 1)
+    assert (first.verdict, "more than a megabyte" in first.error) == ("", True)
+
+
+def test_what_a_check_started_is_ended_while_its_number_is_still_its_own(
+    rule: MakeRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[bool] = []
+
+    def end(group: int, number: int) -> None:
+        killed.append(Path(f"/proc/{group}").exists())  # a process that was reaped is gone
+        os.kill(group, number)
+
+    monkeypatch.setattr(os, "killpg", end)
+    (first, *_) = checked(rule('print(\'{"verdict": "ok"}\')'), 1)
+    assert first.verdict == "ok"
+    assert killed == [True]
+
+
+def test_a_check_need_not_read_its_request(rule: MakeRule) -> None:
+    (first, *_) = checked(rule('import os; os.close(0); print(\'{"verdict": "ok"}\')'), 1)
+    assert first.verdict == "ok"
 
 
 def test_a_command_that_cannot_be_started_is_an_error(tmp_path: Path) -> None:

@@ -38,6 +38,16 @@ def test_cases_are_pooled_and_counted() -> None:
     assert pooled_windows([]) == ()
 
 
+def test_probes_that_flip_together_count_as_fewer() -> None:
+    positions, flips = list(range(200)), list(range(60, 80))
+    (together,) = pooled_windows([probe("a", positions, flips)], 200)
+    (spread,) = pooled_windows([probe("a", positions, list(range(0, 200, 10)))], 200)
+    assert together.flips == spread.flips == 20
+    independent = wilson(20, 200)
+    assert together.interval.high - together.interval.low > 1.5 * (independent.high - independent.low)
+    assert spread.interval == independent
+
+
 def test_what_was_not_scored_cannot_flip() -> None:
     with pytest.raises(ValueError, match="not scored"):
         disagreement_by_window([1], [500], 10)

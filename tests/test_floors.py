@@ -11,6 +11,7 @@ from capture.bundle import Bundle
 from capture.compare import Side, compare_runs
 from capture.floors import FloorKind, reference_floors
 from capture.model import Mode, Origin, ScoringPath
+from capture.summary import summarize
 from tests.factories import make_bundle, make_run, make_steps
 from tests.report_samples import bundled, bundled_evidence
 
@@ -64,3 +65,14 @@ def test_the_rounding_of_bfloat16_explains_the_benign_control_of_a_real_study() 
     rounding = np.concatenate([sample.rounding_kl for sample in floors]).mean()
     control = np.concatenate([sample.kl_forward for sample in floors]).mean()
     assert 0.3 < rounding / control < 3
+
+
+def test_replicas_of_a_case_are_one_case_of_a_report(tmp_path: Path) -> None:
+    steps = make_steps(LOGITS)
+    free = make_run(LOGITS, steps)
+    replicas = [make_run(LOGITS, steps, Origin(Mode.FREE, replica=number)) for number in range(1, 12)]
+    with Bundle(make_bundle(tmp_path / "case--plain.duckdb", [free, *replicas])) as bundle:
+        floors = [floor for floor in reference_floors(bundle) if floor.kind is FloorKind.REPLICA]
+    found = summarize([floor.sample for floor in floors])
+    assert len(floors) == 11
+    assert (found.cases, found.positions, found.disagreement.interval) == (1, 132, None)

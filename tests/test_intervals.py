@@ -18,6 +18,7 @@ from capture.intervals import (
     block_length,
     block_rate,
     case_bootstrap,
+    case_rate,
     paired_difference,
     root,
     wilson,
@@ -64,6 +65,11 @@ def test_wilson_refuses_what_is_no_proportion(hits: int, trials: int) -> None:
         wilson(hits, trials)
 
 
+def claimed(interval: Interval | None) -> Interval:
+    assert interval is not None
+    return interval
+
+
 def clustered_flips(rate: float, stay: float, size: int, runs: int, seed: int) -> Float64Array:
     """Return flips of a Markov chain, [runs, size]: `rate` of all positions, after a flip `stay` of them."""
     drawn = np.random.default_rng(seed).random((runs, size))
@@ -82,7 +88,7 @@ def coverage(found: list[Interval], truth: float) -> float:
 @pytest.mark.parametrize(("rate", "stay"), [(0.05, 0.7), (0.1, 0.5), (0.1, 0.8)])
 def test_blocks_cover_clustered_flips_where_the_binomial_does_not(rate: float, stay: float) -> None:
     runs = clustered_flips(rate, stay, size=2000, runs=400, seed=7)
-    blocks = coverage([block_bootstrap(flips) for flips in runs], rate)
+    blocks = coverage([claimed(block_bootstrap(flips)) for flips in runs], rate)
     rates = coverage([block_rate(flips) for flips in runs], rate)
     binomial = coverage([wilson(int(flips.sum()), len(flips)) for flips in runs], rate)
     assert 0.88 <= blocks <= 0.98
@@ -137,7 +143,7 @@ def test_the_block_length_is_that_of_another_implementation(factor: float, size:
 
 def test_the_block_bootstrap_is_that_of_another_implementation() -> None:
     """Known from `arch.bootstrap.CircularBlockBootstrap` 8.0.0 with blocks of 5, 20,000 resamples, percentiles."""
-    found = block_bootstrap(autoregression(0.7, 400, 3) ** 2, block=5, resamples=20_000)
+    found = claimed(block_bootstrap(autoregression(0.7, 400, 3) ** 2, block=5, resamples=20_000))
     assert (found.low, found.high) == pytest.approx((1.57196, 2.19627), abs=0.01)
 
 
@@ -157,7 +163,7 @@ def test_what_does_not_vary_has_blocks_of_one(values: Float64Array) -> None:
 
 @given(VALUES, st.integers(0, 3))
 def test_an_interval_lies_within_the_values_and_repeats(values: Float64Array, seed: int) -> None:
-    found = block_bootstrap(values, resamples=100, seed=seed)
+    found = claimed(block_bootstrap(values, resamples=100, seed=seed))
     slack = 1e-9 * (1 + values.max())
     assert values.min() - slack <= found.low <= found.high <= values.max() + slack
     assert found == block_bootstrap(values, resamples=100, seed=seed)
@@ -165,8 +171,8 @@ def test_an_interval_lies_within_the_values_and_repeats(values: Float64Array, se
 
 @given(VALUES, st.floats(0.1, 10), st.floats(0, 10))
 def test_an_interval_moves_with_its_values(values: Float64Array, scale: float, shift: float) -> None:
-    plain = block_bootstrap(values, block=2, resamples=100)
-    moved = block_bootstrap(scale * values + shift, block=2, resamples=100)
+    plain = claimed(block_bootstrap(values, block=2, resamples=100))
+    moved = claimed(block_bootstrap(scale * values + shift, block=2, resamples=100))
     assert moved.low == pytest.approx(scale * plain.low + shift, rel=1e-6, abs=1e-6)
     assert moved.high == pytest.approx(scale * plain.high + shift, rel=1e-6, abs=1e-6)
 
@@ -186,7 +192,7 @@ def test_no_flip_is_no_proof_of_none() -> None:
 
 def test_the_root_of_a_mean_of_squares_is_the_root_of_its_interval() -> None:
     squares = np.random.default_rng(5).random(300) ** 2
-    plain, rooted = block_bootstrap(squares), block_bootstrap(squares, root)
+    plain, rooted = claimed(block_bootstrap(squares)), claimed(block_bootstrap(squares, root))
     assert rooted.low == pytest.approx(math.sqrt(plain.low), rel=1e-3)
     assert rooted.high == pytest.approx(math.sqrt(plain.high), rel=1e-3)
 
@@ -205,7 +211,7 @@ def test_a_long_run_draws_no_more_than_a_short_one(monkeypatch: pytest.MonkeyPat
 
     values = generator(0).random(200_000)
     monkeypatch.setattr(np.random, "default_rng", Counting)
-    found = block_bootstrap(values)
+    found = claimed(block_bootstrap(values))
     assert max(drawn) <= 500_000
     assert found.high - found.low == pytest.approx(2 * 1.96 * np.sqrt(1 / 12 / 200_000), rel=0.2)
 
@@ -248,3 +254,65 @@ def test_lanes_of_other_positions_are_refused() -> None:
         paired_difference([], [])
     with pytest.raises(ValueError, match="at least one value"):
         block_bootstrap(np.zeros(0))
+
+
+def test_a_resample_is_as_long_as_the_run() -> None:
+    """Blocks of 30 out of 100 are three and a cut one: whole ones would be 120 values, and 9 % too narrow."""
+    values = np.random.default_rng(6).normal(size=100)
+    found = claimed(block_bootstrap(values, block=30, resamples=40_000))
+    circular = np.concatenate([values, values])
+    whole, cut = (np.array([circular[at : at + size].sum() for at in range(100)]) for size in (30, 10))
+    deviation = math.sqrt(3 * whole.var() + cut.var()) / 100
+    assert found.high - found.low == pytest.approx(2 * 1.96 * deviation, rel=0.03)
+
+
+@pytest.mark.parametrize("size", [64, 100, 200])
+def test_short_runs_of_independent_values_are_covered(size: int) -> None:
+    runs = np.random.default_rng(12).normal(size=(500, size))
+    assert coverage([claimed(block_bootstrap(values)) for values in runs], 0.0) >= 0.9
+
+
+@pytest.mark.parametrize("size", [64, 100, 200])
+def test_short_runs_of_clustered_flips_are_covered_by_the_rate(size: int) -> None:
+    runs = clustered_flips(0.1, 0.4, size=size, runs=400, seed=13)
+    assert coverage([block_rate(flips) for flips in runs], 0.1) >= 0.88
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_of_what_is_not_finite_no_interval_is_claimed(value: float) -> None:
+    values = np.append(np.ones(30), value)
+    assert block_bootstrap(values) is None
+    assert case_bootstrap([values] * FEWEST_CASES) is None
+
+
+def test_no_flip_in_any_case_is_no_proof_of_none() -> None:
+    assert case_rate([np.zeros(10)] * 12) == wilson(0, 120)
+    assert case_rate([np.ones(10)] * 12) == wilson(120, 120)
+    assert case_rate([np.zeros(10)] * 9) is None
+
+
+def test_the_rate_of_cases_covers_flips_that_differ_by_case() -> None:
+    random = np.random.default_rng(14)
+    found = []
+    for _ in range(300):
+        levels = random.beta(1.0, 19.0, 20)
+        found.append(claimed(case_rate([(random.random(100) < level).astype(np.float64) for level in levels])))
+    assert 0.88 <= coverage(found, 0.05) <= 0.98
+
+
+def test_rare_flips_in_cases_are_covered_where_the_percentiles_are_not() -> None:
+    random = np.random.default_rng(15)
+    studies = [[(random.random(20) < 0.01).astype(np.float64) for _ in range(10)] for _ in range(300)]
+    assert coverage([claimed(case_rate(cases)) for cases in studies], 0.01) >= 0.9
+    assert coverage([claimed(case_bootstrap(cases)) for cases in studies], 0.01) < 0.88
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=1, max_size=9), min_size=10, max_size=20))
+def test_the_rate_of_cases_is_in_its_interval_and_never_narrower_than_for_independent_trials(
+    hits: list[list[bool]],
+) -> None:
+    found = claimed(case_rate([np.array(case, np.float64) for case in hits], resamples=100))
+    flat = [hit for case in hits for hit in case]
+    independent = wilson(sum(flat), len(flat))
+    assert 0 <= found.low <= sum(flat) / len(flat) <= found.high <= 1
+    assert found.high - found.low >= independent.high - independent.low - 1e-12

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+import app.library_summaries as summaries_module
 from app.catalog import BundleEntry
 from app.library import Library
 from app.library_links import LibraryView
-from app.pair_summary import BundleSummary
+from app.pair_summary import BundleSummary, PairSummary, summarise
 from app.run_pairs import reference_of, run_pair
+from capture.compare import Comparison
 from capture.model import Mode, ScoringPath
+from capture.ranges import Range
 from capture.resources import bundled_library
 from tests.synthetic import make_library
 
@@ -119,3 +123,36 @@ def test_the_floor_of_the_bundled_study_is_its_prefill_against_its_decode(tmp_pa
         assert [(run.mode, run.scoring_path) for run in runs] == [(Mode.FORCED, ScoringPath.PREFILL)] * 2
     finally:
         library.close()
+
+
+def test_values_that_cannot_be_summarised_cost_only_their_own_summary(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, broken = summarise, entry(library, "int4")[0].runs
+
+    def damaged(comparison: Comparison, ranges: Sequence[Range] = ()) -> PairSummary:
+        if comparison.candidate in {run.run_id for run in broken}:
+            raise ValueError("quantiles of values that are not finite")
+        return real(comparison, ranges)
+
+    monkeypatch.setattr(summaries_module, "summarise", damaged)
+    found = known(library, "int4")
+    assert dict(found.pairs) == {}
+    assert found.outcome is not None
+    assert known(library, "int4-int8cache").pairs
+
+
+def test_after_an_error_nobody_expected_the_others_are_still_worked_out(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(summaries_module.Summaries, "_capture", _fails)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    found = known(library, "int4")
+    assert found.pairs == {}
+    monkeypatch.undo()
+    assert known(library, "int4-int8cache").pairs
+    assert library.summaries.busy == 0
+
+
+def _fails(*_: object) -> None:
+    raise KeyError("unexpected")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from app.pair_summary import Share, pooled, summarise
 from capture.comparison import read_comparisons
-from capture.intervals import FEWEST_CASES
+from capture.intervals import FEWEST_CASES, wilson
 from capture.model import FlipClass, RangeKind
 from capture.ranges import Range
 from tests.synthetic import make_library
@@ -44,6 +46,27 @@ def test_kinds_of_range_share_out_all_positions(folder: Path) -> None:
     assert found.kinds[RangeKind.TOOL_CALL].flips == len(inside)
 
 
+def test_an_infinite_divergence_has_no_interval(folder: Path) -> None:
+    comparison = read_comparisons(folder / "synthetic" / "iface--int4.vs.bf16-eager.comparison.duckdb")[0]
+    kl = comparison.metrics.kl_forward.copy()
+    kl[5] = np.inf
+    whole = summarise(replace(comparison, metrics=replace(comparison.metrics, kl_forward=kl))).whole
+    assert (whole.kl_mean, whole.kl) == (np.inf, None)
+    assert whole.disagreement is not None
+    together = pooled([whole] * FEWEST_CASES)
+    assert together is not None
+    assert (together.kl_mean, together.kl) == (np.inf, None)
+
+
+def test_few_positions_have_no_interval_of_their_mean(folder: Path) -> None:
+    comparison = read_comparisons(folder / "synthetic" / "iface--int4.vs.bf16-eager.comparison.duckdb")[1]
+    first = int(comparison.position[0])
+    few = (Range(RangeKind.TOOL_CALL, first, first + 1), Range(RangeKind.PROSE, first + 1, 10_000))
+    kinds = summarise(comparison, few).kinds
+    assert (kinds[RangeKind.TOOL_CALL].positions, kinds[RangeKind.TOOL_CALL].kl) == (1, None)
+    assert kinds[RangeKind.PROSE].kl is not None
+
+
 def share(positions: int, flips: int, kl: float, *, bound: bool = False) -> Share:
     return Share(positions, flips, 0, kl, positions, bound)
 
@@ -76,3 +99,9 @@ def test_an_interval_over_cases_needs_ten() -> None:
     assert (few.disagreement, few.kl) == (None, None)
     assert enough.disagreement is not None
     assert enough.disagreement.low < enough.rate < enough.disagreement.high
+
+
+def test_no_flip_in_ten_cases_is_no_proof_of_none() -> None:
+    found = pooled([share(20, 0, 0.1)] * FEWEST_CASES)
+    assert found is not None
+    assert found.disagreement == wilson(0, 200)

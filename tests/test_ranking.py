@@ -65,12 +65,32 @@ def test_real_lanes_are_ranked_as_their_kl_says() -> None:
         assert one.kl_forward.cases == 3
 
 
-def test_infinite_divergences_have_no_part_in_the_order() -> None:
+def test_positions_that_both_rule_out_have_no_difference() -> None:
     lanes = {
-        "ruled-out": [make_sample(np.array([np.inf, 1.0, 1.0]))],
-        "plain": [make_sample(np.array([np.inf, 2.0, 3.0]))],
+        "near": [make_sample(np.array([np.inf, 1.0, 1.0]))],
+        "far": [make_sample(np.array([np.inf, 2.0, 3.0]))],
     }
     first, _ = rank(lanes)
-    assert (first.runtime, first.positions) == ("ruled-out", 2)
+    assert (first.runtime, first.positions, first.infinite, first.left_out) == ("near", 2, (0, 0, 1), 1)
     assert first.kl_forward is not None
     assert first.kl_forward.difference == -1.5
+
+
+def test_a_lane_that_rules_tokens_out_is_farther_than_any_number() -> None:
+    """Its finite positions are the nearer ones: leaving the infinite one out would put it first."""
+    lanes = {
+        "ruled-out": [make_sample(np.array([np.inf, 1.0, 1.0]))],
+        "plain": [make_sample(np.array([9.0, 2.0, 3.0]))],
+    }
+    first, last = rank(lanes)
+    assert (first.runtime, last.runtime) == ("plain", "ruled-out")
+    assert (first.positions, first.infinite) == (2, (0, 1, 0))
+    assert first.kl_forward is not None
+    assert first.kl_forward.difference == 1.5
+
+
+def test_lanes_with_nothing_but_infinities_have_a_place() -> None:
+    lanes = {name: [make_sample(np.full(3, kl))] for name, kl in (("all", np.inf), ("none", 1.0))}
+    first, last = rank(lanes)
+    assert (first.runtime, last.runtime, first.positions) == ("none", "all", 0)
+    assert (first.kl_forward, first.left_out) == (None, 3)

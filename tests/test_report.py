@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import capture.evidence as evidence_module
 from capture.bundle import Bundle
+from capture.compare import Comparison, Side
 from capture.costs import Expense, cost_of, expense_of
+from capture.errors import ComparisonError, DamagedBundleError
 from capture.evidence import Wanted, gather
 from capture.floors import FloorKind
 from capture.model import Mode, Origin, ScoringPath
 from capture.report import BUCKETS, study_report
 from capture.resources import bundled_library
+from capture.samples import Sample
+from capture.sampling import Kinds, sample_of
 from capture.stats import library_statistics
 from tests.factories import make_bundle, make_facts, make_run, make_steps
 from tests.report_samples import bundled, bundled_evidence, bundled_report
@@ -108,6 +114,64 @@ def test_another_capture_of_the_same_is_told_and_left_out(tmp_path: Path) -> Non
     assert len(evidence.lanes) == 1
     (sentence,) = said
     assert "another capture of other on case" in sentence
+
+
+def small_study(folder: Path, captures: Sequence[tuple[str, str, str]]) -> dict[str, str]:
+    """Write a reference and candidates, each (folder, runtime, time of its making); return run ids by folder."""
+    logits = np.random.default_rng(0).normal(0, 3, (8, 16)).astype(np.float32)
+    free = make_run(logits, make_steps(logits))
+    make_bundle(folder / "case--plain.duckdb", [free])
+    ids = {}
+    for seed, (place, runtime, created) in enumerate(captures):
+        other = logits + np.random.default_rng(seed + 1).normal(0, 1, logits.shape).astype(np.float32)
+        forced = make_steps(other, free.steps.token_id.tolist(), forced=True)
+        runs = [make_run(other, forced, Origin(Mode.FORCED, forced_along=free.run.run_id))]
+        runs.append(make_run(other, make_steps(other)))
+        facts = replace(make_facts(runtime, is_reference=False), created=created)
+        make_bundle(folder / place / f"case--{runtime}.duckdb", runs, facts)
+        ids[place] = str(runs[0].run.run_id)
+    return ids
+
+
+@pytest.mark.parametrize("newest", ["a", "b"])
+def test_of_two_captures_the_newest_counts(tmp_path: Path, newest: str) -> None:
+    times = {place: f"2026-01-0{1 + (place == newest)}T00:00:00+00:00" for place in ("a", "b")}
+    ids = small_study(tmp_path, [(place, "other", created) for place, created in times.items()])
+    said: list[str] = []
+    (evidence,) = gather(tmp_path, Wanted(mode=Mode.FORCED), said.append)
+    assert [lane.run_id for lane in evidence.lanes] == [ids[newest]]
+    assert len(said) == 1
+
+
+def test_a_floor_that_cannot_be_measured_loses_no_candidate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_study(tmp_path, [("a", "one", "1"), ("b", "two", "1")])
+
+    def broken(_: Bundle) -> None:
+        raise DamagedBundleError("its repeat is damaged")
+
+    monkeypatch.setattr(evidence_module, "reference_floors", broken)
+    said: list[str] = []
+    (evidence,) = gather(tmp_path, Wanted(mode=Mode.FORCED), said.append)
+    assert [lane.runtime for lane in evidence.lanes] == ["one", "two"]
+    assert said == ["the floors of case--plain.duckdb are left out: its repeat is damaged"]
+
+
+def test_a_candidate_that_is_left_out_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_study(tmp_path, [("a", "one", "1"), ("b", "two", "1")])
+    real = sample_of
+
+    def broken(comparison: Comparison, reference: Side, candidate: Side, kinds: Kinds) -> Sample:
+        if candidate.run.mode is Mode.FREE and candidate.bundle.facts.runtime.name == "one":
+            raise ComparisonError("no number")
+        return real(comparison, reference, candidate, kinds)
+
+    monkeypatch.setattr(evidence_module, "sample_of", broken)
+    said: list[str] = []
+    (evidence,) = gather(tmp_path, Wanted(), said.append)
+    assert {lane.runtime for lane in evidence.lanes} == {"two"}
+    assert {one.runtime for one in evidence.outcomes} == {"plain", "two"}
+    assert set(evidence.expenses) == set(evidence.runtimes) == {"plain", "two"}
+    assert said == ["left out: no number"]
 
 
 def test_numbers_do_not_depend_on_the_order_of_cases() -> None:

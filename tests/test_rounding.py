@@ -93,3 +93,12 @@ def test_a_code_has_one_step_everywhere() -> None:
     probability = np.exp(logits - log_sum_exp(logits)[:, None])
     expected = 0.25**2 / 24 * (1 - (probability**2).sum(axis=1))
     assert rounding_kl(logits.astype(np.float32), log_sum_exp(logits), (0.25,)) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_a_token_that_is_ruled_out_costs_nothing(dtype: str) -> None:
+    logits = np.array([[5.0, 3.0, 1.0]], np.float32)
+    ruled_out = np.array([[5.0, 3.0, 1.0, -np.inf]], np.float32)
+    total = log_sum_exp(logits.astype(np.float64))
+    assert logit_steps(ruled_out, dtype)[0, 3] == 0
+    assert rounding_kl(ruled_out, total, (dtype,)) == pytest.approx(rounding_kl(logits, total, (dtype,)), rel=1e-6)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from capture.bundle import Bundle
-from capture.intervals import block_bootstrap, block_rate
+from capture.intervals import block_bootstrap, block_rate, wilson
 from capture.model import Float64Array, Mode, RangeKind, ScoringPath
 from capture.rows import widen
 from capture.samples import CONFIDENCE_EDGES, KINDS, of_bound, of_confidence, of_kind
@@ -211,3 +211,19 @@ def test_invariants_hold_on_every_real_lane() -> None:
 
 def groups(summary: Summary) -> tuple[Divergences | None, ...]:
     return summary.whole, summary.bounded
+
+
+def test_repeats_of_a_case_are_one_case() -> None:
+    values = np.random.default_rng(1).random(40)
+    flips = [0, 2] * 20
+    twice = [make_sample(values * (1 + at), f"case-{at}", flips=flips) for at in range(5) for _ in range(2)]
+    found = summarize(twice)
+    assert (found.cases, found.positions, found.flips) == (5, 400, 200)
+    assert found.disagreement.interval is None
+    assert found.whole is not None
+    assert found.whole.kl_forward.interval is None
+
+
+def test_no_flip_in_ten_cases_leaves_room_for_some() -> None:
+    found = summarize([make_sample(np.ones(20), f"case-{at}") for at in range(10)]).disagreement
+    assert found.interval == wilson(0, 200)

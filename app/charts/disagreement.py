@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from app.charts.drawing import FLOOR_COLOUR, caption, colour, dash, figure, marker, text, title
-from app.charts.points import Points, changed, flip_links, points_of
-from app.charts.values import Chart, ChartLane, ChartSource, Line
-from app.matrix_cells import rate_text
-from capture.intervals import Interval, block_rate, case_bootstrap, wilson
+from app.charts.points import Points, by_case, changed, flip_links, points_of
+from app.charts.values import Chart, ChartSource, Line, ends
+from app.matrix_cells import range_text, rate_text
+from capture.intervals import Interval, block_rate, case_rate
 from capture.samples import FLIP_CLASSES
 
 MARGIN_EDGES = (0.0, *(2.0**power for power in range(-7, 5)))
@@ -33,11 +33,11 @@ def by_runtime(source: ChartSource) -> Chart:
         if not len(points):
             continue
         hits, rate = int(changed(points).sum()), float(changed(points).mean())
-        interval, how = _interval(lane)
+        interval, how = _interval(points)
         href = next(iter(flip_links(points)), "")
-        rows.append(Line((lane.label, len(points), hits, rate, interval.low, interval.high, how), href))
+        rows.append(Line((lane.label, len(points), hits, rate, *ends(interval), how), href))
         floor = lane.name not in order
-        traces.append(_whisker(lane.label, rate, interval, href, None if floor else order[lane.name]))
+        traces.append(_whisker(lane.label, points, interval, href, None if floor else order[lane.name]))
     x = {"type": "log", "title": title("disagreement, % (log)"), "ticksuffix": " %"}
     y = {"type": "category", "autorange": "reversed", "tickfont": {"size": 12}}
     drawn = figure(traces, "disagreement", x, y)
@@ -49,49 +49,58 @@ def by_runtime(source: ChartSource) -> Chart:
         columns=("runtime", "positions", "flips", "disagreement", "low", "high", "interval"),
         rows=tuple(rows),
         figure=drawn,
-        note="Whiskers are 95 %. A hollow triangle is no flip at all: the interval reaches up to it. "
+        note="Whiskers are 95 %, from blocks of a run or from ten cases on; else none is claimed. A hollow triangle is "
+        "no flip at all: it stands where the interval ends, or at one flip where there is none. "
         "Grey rows are the floor, the reference against itself; it is not subtracted.",
         height=90 + 38 * max(len(rows), 2),
     )
 
 
-def _whisker(label: str, rate: float, interval: Interval, href: str, index: int | None) -> dict[str, Any]:
+def _whisker(label: str, points: Points, interval: Interval | None, href: str, index: int | None) -> dict[str, Any]:
+    rate = float(changed(points).mean())
     look = marker(index, 10) if index is not None else {"color": FLOOR_COLOUR, "symbol": "circle", "size": 9}
-    at = rate if rate > 0 else interval.high
+    at = rate if rate > 0 else interval.high if interval else 1 / len(points)
     if rate == 0:
         look = {**look, "symbol": "triangle-left-open", "size": 11}
-    hover = f"{rate_text(rate)}, 95 %: {rate_text(interval.low)} to {rate_text(interval.high)}"
-    low = max(interval.low, at / 1000) if rate > 0 else at / 30
+    between = range_text(interval, rate_text)
     return {
         "type": "scatter",
         "mode": "markers",
         "name": text(label),
         "x": [100 * at],
         "y": [text(label)],
-        "error_x": {
-            "type": "data",
-            "symmetric": False,
-            "array": [100 * max(interval.high - at, 0.0)],
-            "arrayminus": [100 * max(at - low, 0.0)],
-            "color": look["color"],
-            "thickness": 1.6,
-            "width": 4,
-        },
+        **(
+            {"error_x": _error(rate, at, interval, FLOOR_COLOUR if index is None else colour(index))}
+            if interval
+            else {}
+        ),
         "marker": look,
         "customdata": [href],
-        "hovertext": [text(f"{label}: {hover}")],
+        "hovertext": [text(f"{label}: {rate_text(rate)}" + (f", 95 %: {between}" if between else ""))],
         "hoverinfo": "text",
     }
 
 
-def _interval(lane: ChartLane) -> tuple[Interval, str]:
-    """Return the interval of a lane's disagreement, and where it is from."""
-    if len(lane.cases) == 1:
-        return block_rate(lane.cases[0].sample.changed), "blocks of the run"
-    pooled = case_bootstrap([sample.changed for sample in lane.samples])
-    if pooled is not None:
-        return pooled, "cases resampled"
-    return block_rate(np.concatenate([sample.changed for sample in lane.samples])), "blocks; too few cases to resample"
+def _error(rate: float, at: float, interval: Interval, line_colour: str) -> dict[str, Any]:
+    low = max(interval.low, at / 1000) if rate > 0 else at / 30
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [100 * max(interval.high - at, 0.0)],
+        "arrayminus": [100 * max(at - low, 0.0)],
+        "color": line_colour,
+        "thickness": 1.6,
+        "width": 4,
+    }
+
+
+def _interval(points: Points) -> tuple[Interval | None, str]:
+    """Return the interval of some positions' disagreement, and where it is from; None where none is claimed."""
+    groups = by_case(points, changed(points))
+    if len(groups) == 1:
+        return block_rate(groups[0]), "blocks of the run"
+    pooled = case_rate(groups)
+    return pooled, "too few cases" if pooled is None else "cases resampled"
 
 
 def by_margin(source: ChartSource) -> Chart:
@@ -101,8 +110,7 @@ def by_margin(source: ChartSource) -> Chart:
     for index, lane in enumerate(source.lanes):
         points = points_of(lane)
         bins = list(_margin_bins(points))
-        rows += [Line((lane.label, name, n, hits, hits / n, one.low, one.high))
-                 for name, _, n, hits, one in bins]  # fmt: skip
+        rows += [Line((lane.label, name, n, hits, hits / n, *ends(one))) for name, _, n, hits, one in bins]
         traces.append(_margin_line(lane.label, index, bins))
         traces.append(_rug(lane.label, index, points, drawn_flips))
     ticks = [0.01, 0.1, 1, 10]
@@ -121,11 +129,16 @@ def by_margin(source: ChartSource) -> Chart:
         figure=figure(
             traces, "margin", x, {"title": title("positions that flip, %"), "range": [-9, 102], "ticksuffix": " %"}
         ),
-        note="Whiskers are Wilson's 95 %. Each tick below the axis is a flip at its margin; a click opens it.",
+        note="Whiskers are 95 %, from blocks of a run or from ten cases on; else none is claimed. Each tick below the "
+        "axis is a flip at its margin; a click opens it.",
     )
 
 
-def _margin_bins(points: Points) -> Iterator[tuple[str, float, int, int, Interval]]:
+_MarginBin = tuple[str, float, int, int, Interval | None]
+"""Its name, where it is drawn, its positions, how many of them flip, the interval of their share."""
+
+
+def _margin_bins(points: Points) -> Iterator[_MarginBin]:
     margin, hits_at = points.column("margin"), changed(points)
     tie = margin <= 0
     parts = [("0 (tie)", _TIE_AT, tie)]
@@ -136,10 +149,10 @@ def _margin_bins(points: Points) -> Iterator[tuple[str, float, int, int, Interva
     for name, at, inside in parts:
         n, hits = int(inside.sum()), int(hits_at[inside].sum())
         if n:
-            yield name, at, n, hits, wilson(hits, n)
+            yield name, at, n, hits, _interval(points.where(inside))[0]
 
 
-def _margin_line(label: str, index: int, bins: Sequence[tuple[str, float, int, int, Interval]]) -> dict[str, Any]:
+def _margin_line(label: str, index: int, bins: Sequence[_MarginBin]) -> dict[str, Any]:
     share = [100 * hits / n for _, _, n, hits, _ in bins]
     return {
         "type": "scatter",
@@ -151,8 +164,8 @@ def _margin_line(label: str, index: int, bins: Sequence[tuple[str, float, int, i
         "error_y": {
             "type": "data",
             "symmetric": False,
-            "array": [100 * one.high - y for y, (*_, one) in zip(share, bins, strict=True)],
-            "arrayminus": [y - 100 * one.low for y, (*_, one) in zip(share, bins, strict=True)],
+            "array": [100 * one.high - y if one else None for y, (*_, one) in zip(share, bins, strict=True)],
+            "arrayminus": [y - 100 * one.low if one else None for y, (*_, one) in zip(share, bins, strict=True)],
             "color": colour(index),
             "thickness": 1.2,
             "width": 3,

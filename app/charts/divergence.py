@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from app.charts.drawing import FLOOR_COLOUR, caption, colour, dash, figure, marker, text, title
-from app.charts.points import Points, points_of
-from app.charts.values import Chart, ChartLane, ChartSource, Line
+from app.charts.points import Points, by_case, points_of
+from app.charts.values import Chart, ChartLane, ChartSource, Line, ends
 from app.matrix_cells import kl_text
-from capture.intervals import Interval, block_bootstrap
+from capture.intervals import Interval, block_bootstrap, case_bootstrap
 from capture.model import Float64Array
 from capture.report import bucket_name
 from capture.samples import CONFIDENCE_EDGES
+from capture.summary import FEWEST_POSITIONS
 
 SMALLEST = 1e-7
 """Nats from which on the tail is drawn."""
@@ -116,7 +118,7 @@ def by_confidence(source: ChartSource) -> Chart:
         total += len(points)
         found = _buckets(points)
         rows += [
-            Line((lane.label, names[at], n, n / max(len(points), 1), mean, one.low, one.high, hits / n))
+            Line((lane.label, names[at], n, n / max(len(points), 1), mean, *ends(one), hits / n))
             for at, n, hits, mean, one in found
         ]
         traces.append(_bucket_trace(lane, index, names, found, len(points)))
@@ -135,28 +137,38 @@ def by_confidence(source: ChartSource) -> Chart:
         columns=("runtime", "confidence", "positions", "share", "mean KL, nats", "low", "high", "flips per position"),
         rows=tuple(rows),
         figure=drawn,
-        note="Whiskers are 95 % from blocks of neighbours. Where the reference is undecided a mean says least.",
+        note="Whiskers are 95 %, from blocks of a run's positions or from ten cases on; else none is claimed. Where "
+        "the reference is undecided a mean says least.",
     )
 
 
-def _buckets(points: Points) -> list[tuple[int, int, int, float, Interval]]:
-    """Return (bucket, positions, flips, mean KL, its interval) of the buckets that have positions."""
+_Bucket = tuple[int, int, int, float, Interval | None]
+"""Which it is, its positions, their flips, their mean KL in nats, its interval."""
+
+
+def _buckets(points: Points) -> list[_Bucket]:
+    """Return the buckets that have positions."""
     confidence, values, changed = (points.column(name) for name in ("confidence", "kl_forward", "changed"))
-    found = []
+    found: list[_Bucket] = []
     for at, (low, high) in enumerate(zip(CONFIDENCE_EDGES, CONFIDENCE_EDGES[1:], strict=False)):
         last = at == len(CONFIDENCE_EDGES) - 2
         inside = (confidence >= low) & ((confidence < high) | last)
         n = int(inside.sum())
         if n:
-            interval = block_bootstrap(values[inside])
+            interval = _interval(by_case(points.where(inside), values[inside]))
             found.append((at, n, int(changed[inside].sum()), float(values[inside].mean()), interval))
     return found
 
 
-def _bucket_trace(
-    lane: ChartLane, index: int, names: list[str], found: list[tuple[int, int, int, float, Interval]], total: int
-) -> dict[str, Any]:
-    shown = [one for one in found if one[3] > 0]
+def _interval(groups: Sequence[Float64Array]) -> Interval | None:
+    """Return the interval of a mean over one run or several cases, None where none is claimed."""
+    if len(groups) > 1:
+        return case_bootstrap(groups)
+    return block_bootstrap(groups[0]) if len(groups[0]) >= FEWEST_POSITIONS else None
+
+
+def _bucket_trace(lane: ChartLane, index: int, names: list[str], found: list[_Bucket], total: int) -> dict[str, Any]:
+    shown = [one for one in found if 0 < one[3] < np.inf]
     means = [mean for *_, mean, _ in shown]
     return {
         "type": "scatter",
@@ -167,8 +179,10 @@ def _bucket_trace(
         "error_y": {
             "type": "data",
             "symmetric": False,
-            "array": [one.high - mean for mean, (*_, one) in zip(means, shown, strict=True)],
-            "arrayminus": [min(mean - one.low, 0.999 * mean) for mean, (*_, one) in zip(means, shown, strict=True)],
+            "array": [one.high - mean if one else None for mean, (*_, one) in zip(means, shown, strict=True)],
+            "arrayminus": [
+                min(mean - one.low, 0.999 * mean) if one else None for mean, (*_, one) in zip(means, shown, strict=True)
+            ],
             "color": colour(index),
             "thickness": 1.5,
             "width": 4,

@@ -79,6 +79,14 @@ def changed(points: Points) -> Float64Array:
     return hits
 
 
+def by_case(points: Points, values: Float64Array) -> list[Float64Array]:
+    """Return values of positions, float64 [n], case by case; repeats of a case are one case."""
+    firsts: dict[str, int] = {}
+    numbers = np.array([firsts.setdefault(case.key, index) for index, case in enumerate(points.cases)], np.int64)
+    at = numbers[points.case]
+    return [values[at == number] for number in np.unique(at)]
+
+
 def flip_links(points: Points) -> Iterator[str]:
     """Yield links to flips, those that are decided first."""
     codes = points.column("flip")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from app.charts.drawing import FLOOR_COLOUR, caption, colour, dash, figure, marker, text, title
-from app.charts.points import Points, changed, points_of
+from app.charts.points import changed, points_of
 from app.charts.values import Chart, ChartLane, ChartSource, Line
 from capture.model import Float64Array
 
@@ -23,12 +23,13 @@ def precision(source: ChartSource) -> Chart:
     traces: list[Any] = []
     for index, lane in enumerate(source.lanes):
         points = points_of(lane)
-        ranked = changed(points)[np.argsort(points.column("margin"), kind="stable")]
+        order = np.argsort(points.column("margin"), kind="stable")
+        ranked, margins = changed(points)[order], points.column("margin")[order]
         if not ranked.sum():
             continue
-        gates = [_gate(points, ranked, share) for share in CAUGHT]
+        gates = [_gate(margins, ranked, share) for share in CAUGHT]
         rows += [Line((lane.label, *gate)) for gate in gates]
-        traces += _traces(lane, index, ranked, gates)
+        traces += _traces(lane, index, margins, ranked, gates)
     return Chart(
         name="precision",
         title="What would a margin gate cost?",
@@ -57,23 +58,23 @@ _Gate = tuple[float, float, float, float, float]
 """Flips caught, the margin, the share of positions that it fires on, of these that flip, and of all that flip."""
 
 
-def _gate(points: Points, ranked: Float64Array, share: float) -> _Gate:
+def _gate(margins: Float64Array, ranked: Float64Array, share: float) -> _Gate:
+    """Return the gate of the smallest margin that catches a share; it fires on every position of that margin too."""
     caught = np.cumsum(ranked)
     last = int(np.searchsorted(caught, share * caught[-1] - 1e-9))
-    margins = np.sort(points.column("margin"))
-    fires = last + 1
+    fires = int(np.searchsorted(margins, margins[last], "right"))
     return (
-        float(caught[last] / caught[-1]),
+        float(caught[fires - 1] / caught[-1]),
         float(margins[last]),
         fires / len(ranked),
-        float(caught[last] / fires),
+        float(caught[fires - 1] / fires),
         float(ranked.mean()),
     )
 
 
-def _traces(lane: ChartLane, index: int, ranked: Float64Array, gates: list[_Gate]) -> list[Any]:
+def _traces(lane: ChartLane, index: int, margins: Float64Array, ranked: Float64Array, gates: list[_Gate]) -> list[Any]:
     caught = np.cumsum(ranked)
-    found = np.flatnonzero(ranked)
+    found = np.unique(np.searchsorted(margins, margins[ranked > 0], "right")) - 1  # the last position of each margin
     kept = found[np.unique(np.linspace(0, len(found) - 1, CURVE_POINTS).astype(np.int64))]
     shared: dict[str, Any] = {"type": "scatter", "name": text(lane.label), "legendgroup": str(index)}
     curve = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.links import CaseLink
+from capture.intervals import Interval
 from capture.model import Float64Array, Int32Array
 from capture.samples import Sample
 
@@ -154,6 +155,11 @@ class ChartSource:
     def cases(self) -> int:
         """How many cases there are."""
         return len({case.key for lane in self.lanes for case in lane.cases})
+
+
+def ends(interval: Interval | None) -> tuple[float | None, float | None]:
+    """Return the ends of an interval as a row has them, nothing where none is claimed."""
+    return (None, None) if interval is None else (interval.low, interval.high)
 
 
 def _shown(value: Value) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,11 +12,13 @@ from app.charts.agreement import kaplan_meier, matrix, survival
 from app.charts.disagreement import by_margin, by_runtime
 from app.charts.divergence import by_confidence, noise, tail
 from app.charts.drawing import cividis, text
+from app.charts.page import charts_of
 from app.charts.prediction import precision
 from app.charts.stream import along, bin_width, heat
 from app.charts.values import Agreement
 from app.charts.windows import by_window, window_width
 from app.links import ForkLink, parse
+from capture.intervals import wilson
 from tests.charts.sources import case, lane, source, usual
 
 
@@ -25,12 +28,59 @@ def test_disagreement_counts_flips_and_shows_the_floor_last() -> None:
         ("int4", 128, 5), ("int8", 128, 2), ("replica: bf16", 64, 0),
     ]  # fmt: skip
     for row in rows:
-        _, positions, flips, rate, low, high, _ = row.values
-        assert isinstance(low, float)
-        assert isinstance(high, float)
-        assert isinstance(rate, float)
-        assert low <= rate <= high
+        _, positions, flips, rate, *_ = row.values
         assert rate == pytest.approx(float(flips or 0) / float(positions or 1))
+    assert [row.values[4:] for row in rows[:2]] == [(None, None, "too few cases")] * 2
+    _, _, _, rate, low, high, how = rows[2].values
+    assert (rate, low, how) == (0.0, 0.0, "blocks of the run")
+    assert high == pytest.approx(wilson(0, 64).high)
+
+
+def test_ten_cases_without_a_flip_leave_room_for_some() -> None:
+    chart = by_runtime(source(lane("int8", *(case(f"case {at}", 20, at) for at in range(10)))))
+    assert chart.rows[0].values[3:] == (0.0, 0.0, wilson(0, 200).high, "cases resampled")
+    assert chart.figure is not None
+    assert chart.figure["data"][0]["x"] == [pytest.approx(100 * wilson(0, 200).high)]
+
+
+def test_without_a_flip_or_an_interval_the_triangle_stands_at_one_flip() -> None:
+    chart = by_runtime(source(lane("int8", case("one", 20), case("two", 30, 1))))
+    assert chart.figure is not None
+    (trace,) = chart.figure["data"]
+    assert (trace["x"], "error_x" in trace) == ([pytest.approx(100 / 50)], False)
+    assert trace["hovertext"] == ["int8: 0 %"]
+
+
+def test_repeats_of_a_case_are_one_run_of_blocks() -> None:
+    repeated = lane("replica", *(case("one", 20, seed) for seed in range(12)))
+    assert by_runtime(source(repeated)).rows[0].values[-1] == "blocks of the run"
+
+
+def test_margins_and_confidence_of_few_cases_have_no_interval() -> None:
+    several = source(lane("int8", case("one", 200, 1, (3, 9)), case("two", 200, 2)))
+    assert {row.values[5:] for row in by_margin(several).rows} == {(None, None)}
+    assert {row.values[5:7] for row in by_confidence(several).rows} == {(None, None)}
+
+
+def test_flips_that_follow_each_other_widen_a_bin_of_margin() -> None:
+    only = lane("int8", case("one", 400, 1, range(300, 320)))
+    row = next(row.values for row in by_margin(source(only)).rows if row.values[1] == "2 to 4")
+    plain = wilson(int(row[3] or 0), int(row[2] or 0))
+    assert row[3] == 20
+    assert float(row[6] or 0) - float(row[5] or 0) > 1.5 * (plain.high - plain.low)
+
+
+def test_an_infinite_divergence_leaves_every_chart() -> None:
+    plain = case("one", 64, 3, (3,))
+    kl = plain.sample.kl_forward.copy()
+    kl[[3, 9]] = np.inf
+    only = lane("int8", replace(plain, sample=replace(plain.sample, kl_forward=kl)))
+    charts = {chart.name: chart for chart in charts_of(source(only))}
+    assert {"stream", "heat", "tail", "confidence", "disagreement"} <= set(charts)
+    means = {row.values[1]: row.values[4:7] for row in charts["confidence"].rows}
+    assert (np.inf, None, None) in means.values()
+    assert not any(math.isnan(value) for chart in charts.values() for row in chart.rows for value in row.values
+                   if isinstance(value, float))  # fmt: skip
 
 
 def test_no_flip_is_drawn_at_the_upper_end_of_its_interval() -> None:
@@ -79,6 +129,17 @@ def test_a_gate_catches_what_it_says_by_hand() -> None:
     margins = np.linspace(0.0, 4.0, 64)
     assert rows[1.0] == (margins[31], 32 / 64, 3 / 32, 3 / 64)
     assert rows[2 / 3] == (margins[9], 10 / 64, 2 / 10, 3 / 64)
+
+
+def test_a_gate_fires_on_every_position_of_its_margin() -> None:
+    """Margins of bfloat16 come in steps: the flip is the first of five positions with the same one."""
+    one = case("one", 10, 1, flips=(2,))
+    margin = np.array([0.0, 0.0, 0.125, 0.125, 0.125, 0.125, 0.125, 0.25, 0.25, 0.5])
+    chart = precision(source(lane("int8", replace(one, margin=margin))))
+    assert {row.values[1:] for row in chart.rows} == {(1.0, 0.125, 7 / 10, 1 / 7, 1 / 10)}
+    assert chart.figure is not None
+    curve = chart.figure["data"][0]
+    assert (curve["x"], curve["y"]) == ([100.0], [pytest.approx(100 / 7)])
 
 
 def test_without_a_flip_there_is_no_gate() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -118,6 +119,12 @@ def test_windows_pool_the_cases_and_hold_every_probe(library: Path) -> None:
     assert windows[0].cases == 2
     assert sum(window.flips for window in windows) > 0
     assert all(window.interval.low <= window.disagreement <= window.interval.high for window in windows)
+
+
+def test_a_second_capture_of_the_same_counts_once(library: Path, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(library, tmp_path / name)
+    assert probed_windows(tmp_path, print, 100) == probed_windows(library, print, 100)
 
 
 def test_a_comparison_counts_the_flips_of_probed_positions(library: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from bs4 import BeautifulSoup, Tag
 from starlette.testclient import TestClient
 
+import app.library as library_module
 from app.charts.page import DRAWN
 from app.links import parse
 from app.web.security import POLICY
@@ -179,3 +182,31 @@ def test_a_broken_bundle_leaves_the_other_charts(copy: Path) -> None:
     (copy / "synthetic" / "iface--int4.duckdb").write_bytes(b"x" * 5000)
     with client_of(copy) as client:
         assert client.get("/charts.json").json()["charts"]
+
+
+def test_a_label_that_changes_without_a_position_is_drawn_anew(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library_module, "LOOK_SECONDS", 0.0)
+    for path in copy.rglob("*--int4.duckdb"):  # its forced run goes, so that only how long it agrees is left
+        with duckdb.connect(str(path)) as connection:
+            connection.execute('DELETE FROM run WHERE facts LIKE \'%"mode": "forced"%\'')
+    with client_of(copy) as client:
+        before = client.get("/charts.json?protocol=forced").text
+        assert "renamed lane" not in before
+        for path in copy.rglob("*--int4.duckdb"):
+            renamed = shutil.copyfile(path, path.with_suffix(".partial"))
+            with duckdb.connect(str(renamed)) as connection:
+                statement = 'UPDATE bundle SET facts = replace(facts, \'"label": ""\', \'"label": "renamed lane"\')'
+                connection.execute(statement)
+            os.replace(renamed, path)
+        agreements = client.get("/charts/agreement.json?protocol=forced").text
+        assert "renamed lane" in agreements
+
+
+def test_an_agreement_that_cannot_be_read_is_told(copy: Path) -> None:
+    (path,) = copy.rglob("iface--int4.duckdb")
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("UPDATE step SET token_id = 7, top1 = 7 WHERE run = 0 AND position = 9")
+    with client_of(copy) as client:
+        page = BeautifulSoup(client.get("/charts?protocol=forced").text, "html.parser")
+    notices = [_text(notice) for notice in page.select(".notice")]
+    assert any("iface--int4.duckdb is left out" in notice for notice in notices)
