@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from app.diff_text import aligned
+from app.export_json import json_text
 from app.report_cells import percent
 from capture.bundle import Bundle
 from capture.errors import BundleError, NotFoundError
@@ -60,7 +60,7 @@ def calls_lines(folder: Path, as_json: bool, note: Say) -> Iterator[str]:
         for run, mass in [pair for pair in found if len(pair[1])]:
             table.append((case, runtime, *_cells(run, mass)))
             if as_json:
-                yield json.dumps({"case": case, "runtime": runtime, "run": run.run_id, **_values(mass)})
+                yield json_text({"case": case, "runtime": runtime, "run": run.run_id, **_values(mass)}, indent=None)
     if len(table) == 1:
         raise NotFoundError(f"{folder} holds no tool call; capture a study whose cases have tools")
     if not as_json:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from capture.bundle_facts import BundleFacts
+from capture.divergence import Divergence
 from capture.errors import NotFoundError
 from capture.model import FlipClass, Mode, Run, RunId, ScoringPath
 
@@ -72,8 +73,8 @@ class ComparedPair:
         positions: those with the same prefix in both.
         flips: by class.
         first_decided: the first decided flip; None without one.
-        kl_mean: mean KL(reference‖candidate) in nats; None where no position is shared.
-        lower_bound: whether some positions had top-k only, which makes `kl_mean` a lower bound.
+        whole: mean KL(reference‖candidate) over positions whose whole vocabulary is known; None where there are none.
+        bounded: over those of which only the highest tokens are known; None where there are none.
         identical: whether every shared row is the same, bit for bit.
     """
 
@@ -82,8 +83,8 @@ class ComparedPair:
     positions: int
     flips: Mapping[FlipClass, int]
     first_decided: FirstFlip | None
-    kl_mean: float | None
-    lower_bound: bool
+    whole: Divergence | None = None
+    bounded: Divergence | None = None
     identical: bool = False
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from app.diff_text import aligned
+from app.export_json import json_text
 from capture.bundle import Bundle
 from capture.checks import Checked, CheckRule, check_pair, checks_path, write_checks
 from capture.errors import BundleError, CheckError, ComparisonError, NotFoundError, UsageError
@@ -96,7 +96,7 @@ def _lines(candidate: Bundle, checked: list[Checked], as_json: bool) -> Iterator
     facts = candidate.facts
     if as_json:
         for one in checked:
-            yield json.dumps({"case": facts.case.case_id, "runtime": facts.runtime.name, **asdict(one)})
+            yield json_text({"case": facts.case.case_id, "runtime": facts.runtime.name, **asdict(one)}, indent=None)
         return
     table = []
     for one in checked:

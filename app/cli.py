@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -15,9 +14,11 @@ from typing import Any
 from app.calls_command import add_calls
 from app.check_command import add_check
 from app.diff import diff_json, diff_runs
-from app.diff_text import aligned, diff_lines
+from app.diff_text import diff_lines
+from app.export_json import json_text
 from app.import_command import add_import
 from app.settings import Settings
+from app.stats_text import statistics_json, statistics_lines
 from app.windows_command import add_windows
 from capture.errors import FlipscopeError
 from capture.evidence import Wanted
@@ -26,7 +27,7 @@ from capture.plan import PlannedBundle, check_disk
 from capture.progress import ConsoleReporter, JsonReporter
 from capture.record import CaptureSummary, Recorder
 from capture.resources import bundled_library
-from capture.stats import RunStatistics, library_statistics
+from capture.stats import library_statistics
 from capture.study import read_study
 from capture.version import VERSION
 
@@ -217,7 +218,8 @@ def _note(text: str) -> None:
 def stats(options: argparse.Namespace) -> int:
     """Print the numbers of a study or a library."""
     rows = library_statistics(_folder(options), _note)
-    _say(json.dumps([asdict(row) for row in rows], indent=1)) if options.json else _print_statistics(rows)
+    for line in [json_text(statistics_json(rows))] if options.json else statistics_lines(rows):
+        _say(line)
     return 0
 
 
@@ -244,7 +246,7 @@ def determinism(options: argparse.Namespace) -> int:
 def diff(options: argparse.Namespace) -> int:
     """Print what differs between two runs."""
     found = diff_runs(options.left, options.right, options.library or shown_library())
-    for line in [json.dumps(diff_json(found), indent=1)] if options.json else diff_lines(found):
+    for line in [json_text(diff_json(found))] if options.json else diff_lines(found):
         _say(line)
     return 0
 
@@ -297,7 +299,7 @@ def _record(study: Any, library: Path, as_json: bool) -> CaptureSummary:
 
 def _print_plan(planned: Sequence[PlannedBundle], as_json: bool) -> None:
     if as_json:
-        _say(json.dumps([{**asdict(bundle), "path": str(bundle.path)} for bundle in planned], indent=1))
+        _say(json_text([{**asdict(bundle), "path": str(bundle.path)} for bundle in planned]))
         return
     for bundle in planned:
         state = "sealed already" if bundle.sealed else _needs(bundle)
@@ -327,39 +329,12 @@ def _time(seconds: float) -> str:
 def _print_summary(summary: CaptureSummary, library: Path, as_json: bool) -> None:
     if as_json:
         forks = {exactness.value: count for exactness, count in summary.forks.items()}
-        _say(json.dumps({"event": "end of capture", **asdict(summary), "forks": forks}))
+        _say(json_text({"event": "end of capture", **asdict(summary), "forks": forks}, indent=None))
         return
     total = sum(summary.forks.values())
     _say(
         f"{summary.sealed} bundles sealed, {summary.present} were there; {total} forks, "
         f"{summary.forks[Exactness.EXACT]} of them exact; look at it with: flipscope serve {library}"
-    )
-
-
-def _print_statistics(rows: Sequence[RunStatistics]) -> None:
-    header = ("case", "runtime", "mode", "positions", "flips", "tie/near/decided", "top-1 off", "KL", "KL back", "JSD")
-    table = [header, *(_cells(row) for row in rows)]
-    for line in aligned(table):
-        _say(line)
-    _say("KL(reference‖runtime), KL back the other way, JSD: means in nats over positions after the same prefix.")
-    if any(row.lower_bound for row in rows):
-        _say("≥ marks lower bounds: of some positions only the highest tokens were kept.")
-    _say("The reference is a yardstick, not the right answer.")
-
-
-def _cells(row: RunStatistics) -> tuple[str, ...]:
-    bound = "≥" if row.lower_bound else ""
-    numbers = (row.kl_mean, row.kl_reverse_mean, row.jensen_shannon_mean)
-    mode = row.mode if row.scoring_path == "decode" else f"{row.mode}, {row.scoring_path}"
-    return (
-        row.case,
-        row.runtime,
-        mode,
-        f"{row.positions:,}",
-        str(row.ties + row.near_ties + row.decided),
-        f"{row.ties}/{row.near_ties}/{row.decided}",
-        f"{100 * row.disagreement:.2f} %",
-        *("-" if number is None else f"{bound}{number:.6f}" for number in numbers),
     )
 
 

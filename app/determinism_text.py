@@ -8,7 +8,7 @@ from itertools import groupby
 from app.report_cells import NOTHING
 from app.report_json import plain
 from app.report_pages import Heading, Part
-from app.report_tables import Table
+from app.report_tables import Table, told_columns
 from capture.determinism import Repeat, RepeatKind, RuntimeRepeats
 from capture.model import Json
 
@@ -29,6 +29,17 @@ def determinism_json(found: Sequence[RuntimeRepeats]) -> Json:
     return {"note": REPEATABILITY, "runtimes": plain(found)}
 
 
+_HEADER = (
+    "runtime",
+    "what",
+    "cases",
+    "bit-identical\nrows",
+    "choices\nchanged",
+    "largest\nlogit change",
+    "first difference",
+)
+
+
 def _table(runtimes: Sequence[RuntimeRepeats]) -> Table:
     rows = [
         _row(runtime.label, kind, repeats)
@@ -36,18 +47,11 @@ def _table(runtimes: Sequence[RuntimeRepeats]) -> Table:
         for runtime in runtimes
         if (repeats := [one for one in runtime.repeats if one.kind is kind])
     ]
+    told = told_columns(rows)
     return Table(
         "Computed twice, after the same prefix",
-        (
-            "runtime",
-            "what",
-            "cases",
-            "rows\nbit-identical",
-            "first difference",
-            "largest\nlogit change",
-            "choices\nchanged",
-        ),
-        tuple(rows),
+        tuple(_HEADER[at] for at in told),
+        tuple(tuple(row[at] for at in told) for row in rows),
         tuple(_notes(runtimes)),
         left=2,
     )
@@ -61,9 +65,9 @@ def _row(label: str, kind: RepeatKind, repeats: Sequence[Repeat]) -> tuple[str, 
         kind.value,
         str(len({one.case_id for one in repeats})),
         f"all {rows:,}" if rows and rows == equal else f"{equal:,} of {rows:,}",
-        _first(repeats),
+        NOTHING if rows == equal else str(sum(one.changed for one in repeats)),
         f"{max(largest):g}" if largest else NOTHING,
-        str(sum(one.changed for one in repeats) or NOTHING),
+        _first(repeats),
     )
 
 

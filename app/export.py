@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from app.digest import Digest
-from app.export_json import finite
+from app.export_json import json_text
 from app.export_markdown import markdown_of
 from app.export_page import export_page
 from app.export_png import png_of
@@ -116,4 +115,4 @@ def file_name(link: CaseLink | ForkLink, form: Format) -> str:
 
 
 def _json(value: dict[str, Any]) -> bytes:
-    return (json.dumps(finite(value), indent=1, allow_nan=False) + "\n").encode()
+    return (json_text(value) + "\n").encode()

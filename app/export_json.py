@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
+
+
+def json_text(value: Any, indent: int | None = 1) -> str:
+    """Return values as JSON text that every parser reads: NaN and infinities, which JSON does not have, are null."""
+    return json.dumps(finite(value), indent=indent, allow_nan=False)
 
 
 def finite(value: Any) -> Any:

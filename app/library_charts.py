@@ -24,7 +24,7 @@ from app.run_pairs import page_runs, prefill_again, run_pair
 from app.shelf import Shelf
 from app.words import count
 from capture.bundle import Bundle
-from capture.compare import Side, compare_runs
+from capture.compare import Comparison, Side, compare_runs
 from capture.errors import FlipscopeError, NotFoundError
 from capture.floors import FloorKind
 from capture.model import Mode, Run, ScoringPath
@@ -49,6 +49,7 @@ class _Asked:
     view: ChartsView
     rows: tuple[RuntimeRow, ...]
     protocols: tuple[str, ...]
+    notices: tuple[str, ...] = ()
 
 
 class ChartReader:
@@ -95,7 +96,7 @@ class ChartReader:
             protocols=protocols,
             depths=by_depth,
             cases=_cases(asked),
-            notices=(*notices, *missing),
+            notices=(*notices, *asked.notices, *missing),
             view=shown,
         )
 
@@ -161,19 +162,8 @@ class ChartReader:
                 return None
             with self._shelf.bundles(reference, bundle) as (first, second):
                 sides = self._side(first, reference, runs[0]), self._side(second, bundle, runs[1])
-                kinds = range_kinds(first, sides[0].steps)
-                sample = sample_of(comparison, *sides, kinds)
-            left, right = shared_rows_of(comparison, sides[0].steps, sides[1].steps)
-            found = CaseSample(
-                key=entry.case.key,
-                case_id=entry.case.case_id,
-                prompt_length=bundle.prompt_length,
-                sample=sample,
-                margin=sides[0].steps.margin_nats[left],
-                top1=sides[1].steps.top1[right],
-                link=None if runs[1].probe_stride else _link(entry, runs[1].mode),
-                identical=comparison.identical,
-            )
+                link = None if runs[1].probe_stride else _link(entry, runs[1].mode)
+                found = _case_sample(entry, comparison, sides, link)
             self._samples.put(key, found)
         return found
 
@@ -189,18 +179,7 @@ class ChartReader:
             with Bundle(entry.bundle.path) as bundle:
                 sides = self._side(bundle, entry.bundle, own), self._side(bundle, entry.bundle, again)
                 comparison = compare_runs(*sides, mixed_paths=True)
-                sample = sample_of(comparison, *sides, range_kinds(bundle, sides[0].steps))
-            left, right = shared_rows_of(comparison, sides[0].steps, sides[1].steps)
-            found = CaseSample(
-                key=entry.case.key,
-                case_id=entry.case.case_id,
-                prompt_length=entry.bundle.prompt_length,
-                sample=sample,
-                margin=sides[0].steps.margin_nats[left],
-                top1=sides[1].steps.top1[right],
-                link=CaseLink(entry.case.key),
-                identical=comparison.identical,
-            )
+                found = _case_sample(entry, comparison, sides, CaseLink(entry.case.key))
             self._samples.put(key, found)
         return found
 
@@ -301,6 +280,21 @@ class _Reader:
         return found
 
 
+def _case_sample(entry: Entry, comparison: Comparison, sides: tuple[Side, Side], link: CaseLink | None) -> CaseSample:
+    """Return the positions of two compared runs; both bundles are open."""
+    left, right = shared_rows_of(comparison, sides[0].steps, sides[1].steps)
+    return CaseSample(
+        key=entry.case.key,
+        case_id=entry.case.case_id,
+        prompt_length=entry.bundle.prompt_length,
+        sample=sample_of(comparison, *sides, range_kinds(sides[0].bundle, sides[0].steps)),
+        margin=sides[0].steps.margin_nats[left],
+        top1=sides[1].steps.top1[right],
+        link=link,
+        identical=comparison.identical,
+    )
+
+
 def _files(asked: _Asked) -> Hashable:
     """Return every file that a page is about, by runtime, whether or not it has positions to draw, and its label."""
     return tuple(
@@ -345,7 +339,16 @@ def _asked(catalog: Catalog, view: ChartsView) -> _Asked:
             and run_pair(entry.reference, entry.bundle, name)]  # fmt: skip
     protocols = tuple(name for name in PROTOCOLS if name in able)
     wanted = view.protocol if view.protocol in protocols else max(protocols, key=able.count, default="forced")
-    return _Asked(replace(view, study=study, case=case, protocol=wanted), tuple(kept), protocols)
+    shown = replace(view, study=study, case=case, protocol=wanted)
+    return _Asked(shown, tuple(kept), protocols, _choice_told(rows, view, case))
+
+
+def _choice_told(rows: Sequence[RuntimeRow], view: ChartsView, case: str) -> tuple[str, ...]:
+    """Return that a study was chosen for the reader, where a link names none and several could be meant."""
+    able = {row.study for row in rows if not case or case in row.entries}
+    if view.study or len(able) < 2:
+        return ()
+    return (f"{len(able)} studies could be meant; this is the newest. The library names them all.",)
 
 
 def _study(rows: Sequence[RuntimeRow], case: str) -> str:

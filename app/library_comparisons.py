@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from app.cache import SizedCache
 from app.catalog import BundleEntry, Catalog, ComparisonEntry
@@ -18,15 +13,13 @@ from app.library_runs import MEGABYTE, RunReader
 from app.shelf import SECONDS
 from capture import comparison
 from capture.bundle import Bundle
+from capture.claims import can_be_true
 from capture.compare import Comparison, Side, compare_runs, first_difference
 from capture.control import control_margin_nats, yardsticks
-from capture.database import Database, open_database
+from capture.database import open_database
 from capture.errors import BundleError, ComparisonError, DamagedBundleError, FlipscopeError, VocabularyError
-from capture.flips import Flip
 from capture.metrics import PairMetrics
-from capture.model import FlipClass, Keep
-from capture.pairs import is_about
-from capture.prefix import PREFIX_ID_BYTES
+from capture.model import Keep
 
 AT_ONCE = 30_000_000
 """Logits that are compared while a reader waits, about a second; more are compared in the background."""
@@ -153,7 +146,7 @@ class Comparer:
         steps = self._runs.steps(reference.bundle, [reference.run])[reference.run.run_id]
         other = self._runs.steps(candidate.bundle, [candidate.run])[candidate.run.run_id]
         turns = self._runs.prompt(reference.bundle).turns if reference.run.follows_text else ()
-        return found if is_about(found, steps, other, turns) else None
+        return found if can_be_true(found, steps, other, (reference.run, candidate.run), turns) else None
 
 
 def cost_of(reference: Pick, candidate: Pick) -> int:
@@ -174,64 +167,19 @@ def read_comparison(entry: ComparisonEntry, number: int) -> Comparison:
     """Read one comparison of a file.
 
     Raises:
-        DamagedBundleError: the file cannot be read, or holds values that cannot be.
+        BundleError: the file is gone, cannot be read, or holds values that cannot be.
     """
     try:
         known = is_known(entry.path, entry.stamp)
     except OSError as error:
         raise DamagedBundleError(f"{entry.name} is gone") from error
+    pair = entry.pairs[number]
     database = open_database(entry.path, comparison.TABLES, known=known)
     try:
         with Deadline(database.interrupt, SECONDS):
-            (identity,) = database.one(
-                "SELECT comparison FROM comparison ORDER BY comparison LIMIT 1 OFFSET ?", [number]
+            (index,) = database.one("SELECT comparison FROM comparison ORDER BY comparison LIMIT 1 OFFSET ?", [number])
+            return comparison.read_comparison(
+                database, index, (pair.reference, pair.candidate), identical=pair.identical
             )
-            return _read(database, entry, number, identity)
     finally:
         database.close()
-
-
-def _read(database: Database, entry: ComparisonEntry, number: int, identity: int) -> Comparison:
-    names = ", ".join(("position", "prefix_id", *_METRICS))
-    columns = database.columns(f"SELECT {names} FROM shared WHERE comparison = ? ORDER BY position", [identity])
-    if any(np.ma.is_masked(column) or _undefined(column) for column in columns.values()):
-        raise DamagedBundleError(f"{entry.name} holds undefined values; delete it and compare again")
-    metrics = {name: np.ma.getdata(columns[name]) for name in _METRICS}
-    pair = entry.pairs[number]
-    return Comparison(
-        reference=pair.reference,
-        candidate=pair.candidate,
-        position=np.ma.getdata(columns["position"]).astype(np.int32),
-        prefix_id=tuple(map(bytes, np.ma.getdata(columns["prefix_id"]))),
-        metrics=PairMetrics(**metrics),
-        flips=_flips(database, entry, identity),
-        identical=pair.identical,
-    )
-
-
-def _undefined(column: NDArray[Any]) -> bool:
-    return column.dtype.kind == "f" and bool(np.isnan(np.ma.getdata(column)).any())
-
-
-def _flips(database: Database, entry: ComparisonEntry, identity: int) -> tuple[Flip, ...]:
-    names = ", ".join(Flip.__slots__)
-    rows = database.query(f"SELECT {names} FROM flip WHERE comparison = ? ORDER BY position", [identity])
-    try:
-        return tuple(_flip(row) for row in rows)
-    except (TypeError, ValueError) as error:
-        raise DamagedBundleError(f"{entry.name} holds a damaged flip; delete it and compare again") from error
-
-
-def _flip(row: Sequence[Any]) -> Flip:
-    position, prefix_id, first, second, name, first_margin, second_margin = row
-    if len(prefix_id) != PREFIX_ID_BYTES:
-        raise ValueError("a prefix id has the wrong length")
-    return Flip(
-        int(position),
-        bytes(prefix_id),
-        int(first),
-        int(second),
-        FlipClass(name),
-        float(first_margin),
-        float(second_margin),
-    )

@@ -14,6 +14,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from app.deadline import Deadline
 from capture import bundle, comparison
 from capture.bundle_facts import BundleFacts, facts_from_json, run_from_json
 from capture.database import SIZES, check_schema, check_size, first_line
+from capture.divergence import Divergence
 from capture.errors import BundleError, DamagedBundleError, ForeignBundleError
 from capture.model import FlipClass, RunId
 from capture.prefix import PREFIX_ID_BYTES, prefix_of
@@ -55,6 +57,9 @@ _SETTINGS = (
 
 Found = Mapping[str, Stamp | BrokenFile]
 """By name inside the library: a file that may be a bundle or comparison, or something that cannot be one."""
+
+_Groups = dict[bool, tuple[int, float | None]]
+"""How many positions have lower bounds (True) or whole vocabularies (False), and the mean KL of each of both."""
 
 
 def find_files(folder: Path) -> dict[str, Stamp | BrokenFile]:
@@ -255,41 +260,40 @@ def _run_id(value: object) -> RunId:
 
 def _read_comparison(file: _File) -> ComparisonEntry:
     heads = file.rows("comparison, format, facts", "comparison", "ORDER BY comparison")
-    totals = {
-        row[0]: row[1:]
-        for row in file.rows(
-            "comparison, count(*), avg(kl_forward), coalesce(bool_or(lower_bound), false)", "shared", "GROUP BY ALL"
-        )
-    }
+    groups: dict[int, _Groups] = {}
+    columns = "comparison, coalesce(lower_bound, false), count(*), avg(kl_forward)"
+    for number, lower_bound, positions, kl_mean in file.rows(columns, "shared", "GROUP BY ALL"):
+        groups.setdefault(number, {})[lower_bound] = positions, kl_mean
     flips: dict[int, list[tuple[Any, ...]]] = {}
     columns = "comparison, flip_class, count(*), min(position), arg_min(prefix_id, position)"
     for row in file.rows(columns, "flip", "GROUP BY ALL"):
         flips.setdefault(row[0], []).append(row[1:])
     pairs = tuple(
-        _pair(version, text, totals.get(number, (0, None, False)), flips.get(number, []))
-        for number, version, text in heads
+        _pair(version, text, groups.get(number, {}), flips.get(number, [])) for number, version, text in heads
     )
-    for pair in pairs:
-        require_types(pair)
     return ComparisonEntry(file.folder / file.name, file.name, file.stamp, pairs)
 
 
-def _pair(version: int, text: str, total: tuple[Any, ...], flips: Sequence[tuple[Any, ...]]) -> ComparedPair:
+def _pair(version: int, text: str, groups: _Groups, flips: Sequence[tuple[Any, ...]]) -> ComparedPair:
     if version != comparison.FORMAT:
         raise ForeignBundleError(f"it has format {version}; delete it and compare again")
     facts = json.loads(text)
     decided = [row for row in flips if row[0] == FlipClass.DECIDED]
-    positions, kl_mean, lower_bound = total
-    return ComparedPair(
+    pair = ComparedPair(
         reference=_run_id(facts["reference"]),
         candidate=_run_id(facts["candidate"]),
-        positions=positions,
+        positions=sum(positions for positions, _ in groups.values()),
         flips={FlipClass(name): count for name, count, *_ in flips},
         first_decided=_first_flip(*decided[0][2:]) if decided else None,
-        kl_mean=kl_mean if kl_mean is not None and math.isfinite(kl_mean) else None,
-        lower_bound=lower_bound,
         identical=facts.get("identical") is True,
     )
+    require_types(pair)
+    return replace(pair, whole=_divergence(groups, False), bounded=_divergence(groups, True))
+
+
+def _divergence(groups: _Groups, lower_bound: bool) -> Divergence | None:
+    positions, kl_mean = groups.get(lower_bound, (0, None))
+    return None if kl_mean is None or math.isnan(kl_mean) else Divergence(kl_mean, positions, lower_bound)
 
 
 def _first_flip(position: int, prefix_id: bytes) -> FirstFlip:

@@ -51,7 +51,7 @@ class Summaries:
     @property
     def busy(self) -> int:
         """How many summaries are still to come."""
-        return len(self._waiting) + (self._thread is not None and self._thread.is_alive())
+        return len(self._asked)
 
     def close(self) -> None:
         """Work out nothing more."""

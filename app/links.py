@@ -23,6 +23,7 @@ HEALTH = "/healthz"
 COMPONENTS = "/components"
 
 LIVE = "/live"
+PENDING = "/pending"
 
 STATIC = "/static"
 

@@ -220,11 +220,11 @@ class _Builder:
             if total is None:
                 continue
             cells = [
-                share_cell(shares[case.key], CaseLink(case.key).format(), name, name) if case.key in shares else ABSENT
+                _floor_cell(shares[case.key], CaseLink(case.key).format(), name) if case.key in shares else ABSENT
                 for case in self._cases
             ]
             shown = tuple(cells) if self._view.columns == "cases" else (ABSENT,) * len(self._kinds())
-            yield Row(row.study, row.name, name, row.name, False, "", share_cell(total, "", name, name), shown)
+            yield Row(row.study, row.name, name, row.name, False, "", _floor_cell(total, "", name), shown)
 
     def _href(self, entry: Entry, protocol: str, share: Share | None) -> str:
         if protocol == PROBE:
@@ -244,7 +244,7 @@ class _Builder:
 
     def _advice(self, study: str) -> AdviceTable:
         rows = [row for row in self._rows if row.study == study]
-        return advice_table(study, [self._candidate(row) for row in rows])
+        return advice_table(study, [self._candidate(row) for row in rows], self._main)
 
     def _candidate(self, row: RuntimeRow) -> Candidate:
         entries = row.entries.values()
@@ -262,6 +262,11 @@ def _reference_cell(href: str, positions: int) -> Cell:
     detail = f"{positions:,}" if positions else ""
     title = f"reference, {count(positions, 'position')}" if positions else "reference"
     return Cell("reference", href, text="reference", detail=detail, title=title)
+
+
+def _floor_cell(share: Share, href: str, name: str) -> Cell:
+    """Return the cell of a reference against itself, where it is no warning that nothing differs."""
+    return share_cell(share, href, name, name, "bit-identical" if share.identical else "")
 
 
 def _drawn(row: Row, scale: Scale) -> Row:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from app.library_links import PROTOCOL_WORDS
 from app.matrix_values import Cell, Whisker
 from app.pair_summary import Outcome, Share
+from app.report_cells import of_all
 from app.words import count
 from capture.intervals import Interval
 
@@ -50,10 +51,11 @@ class Scale:
 
 
 def scale_of(cells: str, shares: Iterable[Share]) -> Scale:
-    """Return a scale that all of these values, and their intervals, fit on."""
+    """Return a scale that all of these values, and their intervals, fit on; what is infinite stands at its end."""
     if cells == "kl":
-        tops = [max(share.kl_mean or 0.0, share.kl.high if share.kl else 0.0) for share in shares]
-        return Scale(cells, max([*tops, 10 * SMALLEST_KL]))
+        known = [share.main for share in shares if share.main is not None]
+        tops = [max(one.mean, one.interval.high if one.interval else 0.0) for one in known]
+        return Scale(cells, max([*filter(math.isfinite, tops), 10 * SMALLEST_KL]))
     tops = [max(share.rate, share.disagreement.high if share.disagreement else 0.0) for share in shares]
     return Scale(cells, min(max([*tops, FEWEST]), 1.0))
 
@@ -68,7 +70,8 @@ def share_cell(share: Share, href: str, protocol: str, main: str, note: str = ""
         main: the matrix's own protocol.
         note: what else there is to say.
     """
-    rate, divergence = share.disagreement, share.kl
+    rate, kl, other = share.disagreement, share.main, share.other
+    between = kl.interval if kl else None
     if share.identical and not note:
         note = "nothing differs: its options may have had no effect"
     return Cell(
@@ -81,11 +84,13 @@ def share_cell(share: Share, href: str, protocol: str, main: str, note: str = ""
         disagreement=share.rate,
         disagreement_low=rate.low if rate else None,
         disagreement_high=rate.high if rate else None,
-        kl=share.kl_mean,
-        kl_positions=share.kl_positions,
-        kl_low=divergence.low if divergence else None,
-        kl_high=divergence.high if divergence else None,
-        lower_bound=share.lower_bound,
+        kl=kl.mean if kl else None,
+        kl_positions=kl.positions if kl else 0,
+        kl_low=between.low if between else None,
+        kl_high=between.high if between else None,
+        lower_bound=kl.lower_bound if kl else False,
+        other_kl=other.mean if other else None,
+        other_kl_positions=other.positions if other else 0,
         protocol=protocol,
         note=note,
     )
@@ -144,7 +149,11 @@ def cell_title(cell: Cell) -> str:
     if cell.kl is not None:
         low, high = cell.kl_low, cell.kl_high
         between = "" if low is None or high is None else f" (95 %: {kl_text(low)} to {kl_text(high)})"
-        parts.append(f"mean KL {bounded(cell.kl, cell.lower_bound)} nats{between} over {cell.kl_positions:,}")
+        parts.append(f"mean KL {bounded(cell.kl, cell.lower_bound)} nats{between} over {_positions(cell)}")
+    if cell.other_kl is not None:
+        kept = "the whole vocabulary was" if cell.lower_bound else "only the highest tokens were"
+        other = f"mean KL {bounded(cell.other_kl, not cell.lower_bound)} nats"
+        parts.append(f"{other} over {cell.other_kl_positions:,} others, of which {kept} kept, never pooled with these")
     parts.append(PROTOCOL_WORDS.get(cell.protocol, cell.protocol))
     return "; ".join([*parts, *([cell.note] if cell.note else [])])
 
@@ -186,7 +195,8 @@ def _of(cell: Cell) -> str:
 
 
 def _positions(cell: Cell) -> str:
-    return f"{cell.kl_positions:,}" if cell.kl_positions else ""
+    """Return how many positions the KL is of, and of how many where these are more."""
+    return of_all(cell.kl_positions, cell.positions or 0) if cell.kl_positions else ""
 
 
 def _whisker(scale: Scale, value: float | None, low: float | None, high: float | None) -> Whisker | None:

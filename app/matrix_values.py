@@ -53,6 +53,9 @@ class Cell:
         kl, kl_low, kl_high: mean KL(reference‖candidate) in nats, and its 95 % interval.
         kl_positions: positions that `kl` is over: those known equally well.
         lower_bound: whether `kl` is one.
+        other_kl: mean KL over the positions that are known the other way, a lower bound where `kl` is none; None where
+            there are none.
+        other_kl_positions: how many these are.
         protocol: by which it was measured, a key of `library_links.PROTOCOLS`.
         verdict: of the runtime's own free run, in words.
         note: what else there is to say, such as that nothing differs at all.
@@ -78,6 +81,8 @@ class Cell:
     kl_high: float | None = None
     kl_positions: int = 0
     lower_bound: bool = False
+    other_kl: float | None = None
+    other_kl_positions: int = 0
     protocol: str = ""
     verdict: str = ""
     note: str = ""
@@ -146,7 +151,9 @@ class Advice:
         runtime: its label.
         name: of the runtime.
         disagreement, kl: with their intervals where they are claimed.
-        calls: how many of its calls were wanted, such as `2 of 3`.
+        kl_positions: how many positions `kl` is of.
+        calls_as_reference, calls_as_labelled: how many of its calls were wanted, such as `2 of 3`.
+        calls_title: verdicts on them.
         disk, memory, speed: as captured.
         is_reference: whether it is the yardstick.
     """
@@ -157,7 +164,9 @@ class Advice:
     disagreement_range: str
     kl: str
     kl_range: str
-    calls: str
+    kl_positions: str
+    calls_as_reference: str
+    calls_as_labelled: str
     calls_title: str
     disk: str
     memory: str
@@ -167,9 +176,17 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class AdviceTable:
-    """Which runtime of a study to use."""
+    """Which runtime of a study to use.
+
+    Attributes:
+        study: its name.
+        columns: what they are called, but for those that tell nothing; `KL n` where some KL is not of all positions.
+        rows: the reference first, then the nearest.
+        note: what must be said of it.
+    """
 
     study: str
+    columns: tuple[str, ...]
     rows: tuple[Advice, ...]
     note: str
 

@@ -23,18 +23,24 @@ def outcome_of(reference: Sequence[bytes], output: Sequence[bytes], case: Case, 
     if run is None or not output:
         return None
     text, yardstick = b"".join(output), b"".join(reference)
-    found, labelled = _verdict(text, yardstick, case)
+    label, against = _label_verdict(text, case), verdict(text, case.tools, None, yardstick)
+    found = label or against
     pills = consequence_pills(found, run.ending)
     tone = max(worst_tone(pills), Tone.SAME if found.verdict in AGREES else Tone.NEUTRAL, key=list(Tone).index)
     words = "no call" if found.verdict is Verdict.NO_CALL or not pills else pills[0].text
-    wanted = None if found.verdict is Verdict.NO_CALL else found.verdict in AGREES
-    return Outcome(words, tone.value, wanted, labelled)
+    as_reference = _wanted(against) if yardstick else None
+    return Outcome(words, tone.value, _wanted(found), label is not None, as_reference, _wanted(label))
 
 
-def _verdict(text: bytes, reference: bytes, case: Case) -> tuple[CallVerdict, bool]:
-    if case.expected_calls is not None:
-        try:
-            return verdict(text, case.tools, case.expected_calls), True
-        except CaseError:  # a label that cannot be read says nothing
-            pass
-    return verdict(text, case.tools, None, reference), False
+def _wanted(found: CallVerdict | None) -> bool | None:
+    """Return whether calls are the wanted ones; None where none was wanted or made."""
+    return None if found is None or found.verdict is Verdict.NO_CALL else found.verdict in AGREES
+
+
+def _label_verdict(text: bytes, case: Case) -> CallVerdict | None:
+    if case.expected_calls is None:
+        return None
+    try:
+        return verdict(text, case.tools, case.expected_calls)
+    except CaseError:  # a label that cannot be read says nothing
+        return None

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from app.catalog import ComparedPair, FirstFlip
 from app.traits import Capture
 from capture.compare import Comparison
+from capture.divergence import Divergence, divergence_of, main_of, pool
 from capture.flips import Flip
-from capture.intervals import Interval, block_bootstrap, block_rate, case_bootstrap, case_rate
+from capture.intervals import Interval, block_rate, case_rate
 from capture.model import FlipClass, RangeKind
 from capture.ranges import Range
-from capture.summary import FEWEST_POSITIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,26 +24,31 @@ class Share:
 
     Attributes:
         positions, flips, decided: how many there are.
-        kl_mean: mean KL(reference‖candidate) in nats, over positions known equally well: those of the whole vocabulary,
-            or those of the top tokens alone where these are more; None where no position is shared.
-        kl_positions: how many these are.
-        lower_bound: whether it is of the latter, and so a lower bound.
+        whole: KL(reference‖candidate) over the positions whose whole vocabulary is known; None where there are none.
+        bounded: over those of which only the highest tokens are known; None where there are none.
         first_decided: the first decided flip among them; None without one.
         disagreement: interval of flips per position, 0..1; None where it is not known.
-        kl: interval of `kl_mean`; None where it is not known, as of few positions or where one is infinite.
         identical: whether every shared row is the same, bit for bit.
     """
 
     positions: int
     flips: int
     decided: int
-    kl_mean: float | None
-    kl_positions: int
-    lower_bound: bool
+    whole: Divergence | None = None
+    bounded: Divergence | None = None
     first_decided: FirstFlip | None = None
     disagreement: Interval | None = None
-    kl: Interval | None = None
     identical: bool = False
+
+    @property
+    def main(self) -> Divergence | None:
+        """The group with the more positions, the whole vocabulary's where both have the same."""
+        return main_of(self.whole, self.bounded)
+
+    @property
+    def other(self) -> Divergence | None:
+        """The group that is not the main one; None where there is none."""
+        return self.bounded if self.main is self.whole else self.whole
 
     @property
     def rate(self) -> float:
@@ -68,12 +73,16 @@ class Outcome:
         tone: how it is drawn, one of `capture.consequences.Tone`.
         wanted: whether its calls are those of the label, else of the reference; None where none was wanted or made.
         labelled: whether that is by a label.
+        as_reference: whether its calls are the reference's; None where none was wanted or made.
+        as_labelled: whether they are the label's; None where there is no label, or none was wanted or made.
     """
 
     text: str
     tone: str
     wanted: bool | None
     labelled: bool
+    as_reference: bool | None = None
+    as_labelled: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +112,10 @@ def summarise(comparison: Comparison, ranges: Sequence[Range] = ()) -> PairSumma
         ranges: of the reference's output.
     """
     kinds = kinds_at(ranges, comparison.position)
+    flipped = flips_at(comparison)
     return PairSummary(
-        whole=_share(comparison, np.ones(len(comparison.position), np.bool_)),
-        kinds={kind: _share(comparison, where) for kind, where in kinds.items() if where.any()},
+        whole=_share(comparison, flipped, np.ones(len(comparison.position), np.bool_)),
+        kinds={kind: _share(comparison, flipped, where) for kind, where in kinds.items() if where.any()},
     )
 
 
@@ -125,40 +135,27 @@ def share_of_pair(pair: ComparedPair) -> Share:
         positions=pair.positions,
         flips=pair.flip_count,
         decided=decided,
-        kl_mean=pair.kl_mean,
-        kl_positions=pair.positions,
-        lower_bound=pair.lower_bound,
+        whole=pair.whole,
+        bounded=pair.bounded,
         first_decided=pair.first_decided,
         identical=pair.identical,
     )
 
 
 def pooled(shares: Iterable[Share]) -> Share | None:
-    """Return several cases together: flips over positions, KL over positions; intervals from ten cases on."""
+    """Return several cases together: flips over positions, KL group by group; intervals from ten cases on."""
     filled = [share for share in shares if share.positions]
     if not filled:
         return None
-    positions = sum(share.positions for share in filled)
-    known = _equally_known([share for share in filled if share.kl_mean is not None])
-    weight = sum(share.kl_positions for share in known)
-    total = sum((share.kl_mean or 0.0) * share.kl_positions for share in known)
     return Share(
-        positions=positions,
+        positions=sum(share.positions for share in filled),
         flips=sum(share.flips for share in filled),
         decided=sum(share.decided for share in filled),
-        kl_mean=total / weight if weight else None,
-        kl_positions=weight,
-        lower_bound=any(share.lower_bound for share in known),
+        whole=pool(share.whole for share in filled),
+        bounded=pool(share.bounded for share in filled),
         disagreement=case_rate([np.full(share.positions, share.rate) for share in filled]),
-        kl=case_bootstrap([np.full(share.kl_positions, share.kl_mean, np.float64) for share in known]),
         identical=all(share.identical for share in filled),
     )
-
-
-def _equally_known(shares: Sequence[Share]) -> list[Share]:
-    """Return the shares with lower bounds or those without, whichever have more positions."""
-    groups = [[share for share in shares if share.lower_bound is bound] for bound in (False, True)]
-    return max(groups, key=lambda group: sum(share.kl_positions for share in group))
 
 
 def flips_at(comparison: Comparison) -> NDArray[np.bool_]:
@@ -167,23 +164,18 @@ def flips_at(comparison: Comparison) -> NDArray[np.bool_]:
     return np.fromiter((prefix_id in flipped for prefix_id in comparison.prefix_id), np.bool_, len(comparison.position))
 
 
-def _share(comparison: Comparison, where: NDArray[np.bool_]) -> Share:
+def _share(comparison: Comparison, flipped: NDArray[np.bool_], where: NDArray[np.bool_]) -> Share:
     inside = set(np.array(comparison.position)[where].tolist())
     flips = [flip for flip in comparison.flips if flip.position in inside]
-    bound = comparison.metrics.lower_bound
-    mostly = bool(2 * bound[where].sum() > where.sum())
-    divergence = comparison.metrics.kl_forward[where & (bound == mostly)]
-    some = len(divergence) > 0
+    kl, bound = comparison.metrics.kl_forward, comparison.metrics.lower_bound
     return Share(
         positions=int(where.sum()),
         flips=len(flips),
         decided=sum(flip.flip_class is FlipClass.DECIDED for flip in flips),
-        kl_mean=float(divergence.mean()) if some else None,
-        kl_positions=len(divergence),
-        lower_bound=mostly,
+        whole=divergence_of(kl[where & ~bound], lower_bound=False),
+        bounded=divergence_of(kl[where & bound], lower_bound=True),
         first_decided=_first(flips),
-        disagreement=block_rate(flips_at(comparison)[where].astype(np.float64)) if some else None,
-        kl=block_bootstrap(divergence) if len(divergence) >= FEWEST_POSITIONS else None,
+        disagreement=block_rate(flipped[where].astype(np.float64)) if where.any() else None,
         identical=comparison.identical,
     )
 

@@ -33,6 +33,11 @@ def nats_interval(interval: Interval | None) -> str:
     return "" if interval is None else f"[{nats(interval.low)}, {nats(interval.high)}]"
 
 
+def of_all(part: int, whole: int) -> str:
+    """Return how many positions a number is of, with all of them where these are more."""
+    return f"{part:,}" if part == whole else f"{part:,} of {whole:,}"
+
+
 def size(count: int | None) -> str:
     """Return a number of bytes in MB or GB."""
     if count is None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from app.determinism_text import determinism_json, determinism_parts
+from app.export_json import json_text
 from app.report_csv import report_csv
 from app.report_json import report_json
 from app.report_pages import Part, parts_of
@@ -56,7 +56,7 @@ def report_lines(request: ReportRequest, note: Note) -> Iterator[str]:
 
 def _written(reports: list[StudyReport], form: Form) -> Iterable[str]:
     if form is Form.JSON:
-        return [json.dumps(report_json(reports), indent=1)]
+        return [json_text(report_json(reports))]
     if form is Form.CSV:
         return report_csv(reports)
     parts: Iterator[Part] = (part for report in reports for part in parts_of(report))
@@ -67,6 +67,6 @@ def determinism_lines(folder: Path, note: Note, *, as_json: bool) -> Iterator[st
     """Yield the lines of the determinism report; raises what `capture.determinism.determinism` raises."""
     found = determinism(folder, note)
     if as_json:
-        yield json.dumps(determinism_json(found), indent=1)
+        yield json_text(determinism_json(found))
     else:
         yield from text_lines(determinism_parts(found))

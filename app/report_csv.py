@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterator, Sequence
 
 from app.markdown_text import one_line
+from app.spreadsheet import harmless
 from capture.perplexity import Estimate, Perplexity
 from capture.report import LaneReport, Scope, Section, StudyReport
 from capture.summary import QUANTILES, Divergences, Rate, Spread, Summary
@@ -31,8 +32,6 @@ HEADER = (
 
 Value = float | int | str | None
 
-_FORMULAS = ("=", "+", "-", "@")
-
 
 def report_csv(reports: Sequence[StudyReport]) -> Iterator[str]:
     """Yield lines without their ends; shares from 0 to 1, divergences in nats, empty where nothing is known."""
@@ -53,8 +52,7 @@ def _line(cells: Sequence[Value]) -> str:
 def _cell(value: Value) -> Value:
     """Return a cell; a text that a spreadsheet would take for a formula gets an apostrophe before it."""
     if isinstance(value, str):
-        text = one_line(value)
-        return f"'{text}" if text.startswith(_FORMULAS) else text
+        return harmless(one_line(value))
     return repr(value) if isinstance(value, float) else value
 
 

@@ -42,5 +42,6 @@ def _derived(value: object) -> dict[str, Any]:
     if isinstance(value, Rate):
         return {"standard_error": value.standard_error}
     if isinstance(value, Summary):
-        return {"flips": value.flips}
+        main = value.main
+        return {"flips": value.flips, "main": None if main is None else "bounded" if main.lower_bound else "whole"}
     return {}

@@ -172,10 +172,9 @@ def _percent(value: float | Spread | None) -> str:
 def _delta_notes(groups: Sequence[tuple[str, Divergences]]) -> Iterator[str]:
     for name, group in groups:
         if group.delta_unknown:
-            yield (
-                f"{name}: Δp is of {group.positions - group.delta_unknown:,} of {group.positions:,} positions; at the "
-                "others the token was not among the highest of both"
-            )
+            known = group.positions - group.delta_unknown
+            why = "was not among the highest of both" if group.lower_bound else "is none of both vocabularies"
+            yield f"{name}: Δp is of {known:,} of {group.positions:,} positions; at the others the token {why}"
 
 
 def _with_errors(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from app.report_choices import choices
 from app.report_llama import statistics
 from app.report_tables import (
     Table,
     by_case,
     by_confidence,
     by_kind,
-    choices,
     overview,
     ranking,
     section_title,

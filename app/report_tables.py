@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from app.markdown_text import one_line
-from app.report_cells import NOTHING, nats, nats_interval, percent, percent_interval, size, speed
+from app.report_cells import NOTHING, nats, nats_interval, percent, percent_interval
 from capture.floors import FloorKind
 from capture.intervals import FEWEST_CASES
 from capture.model import Mode, ScoringPath
 from capture.ranking import Ranked
-from capture.report import BUCKETS, Choice, LaneReport, Scope, Section, Share, StudyReport
+from capture.report import BUCKETS, LaneReport, Scope, Section
 from capture.samples import KINDS
 from capture.summary import Divergences, Summary
 
@@ -29,6 +29,7 @@ class Table:
         rows: as many cells each as the header.
         notes: what must be said of it.
         left: how many columns hold words, which begin at the left; numbers end at the right.
+        starts: columns that belong to those after them: where a table is too wide for one piece, the next begins there.
     """
 
     title: str
@@ -36,6 +37,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     notes: tuple[str, ...] = ()
     left: int = 1
+    starts: tuple[int, ...] = ()
 
 
 def section_title(section: Section) -> str:
@@ -129,12 +131,38 @@ def by_case(section: Section) -> Table | None:
     if len(cases) > MOST_CASES:
         return None
     rows = [_run_row(names[lane.runtime], scope) for lane in ordered(section) for scope in lane.by_case]
+    apart = any(kl_is_of_some(scope.summary) for lane in section.lanes for scope in lane.by_case)
+    told = [at for at in range(len(_RUN_HEADER)) if apart or at != _RUN_KL_N]
     return Table(
         "By run, with 95 % intervals from blocks of neighbouring positions",
-        ("runtime", "case", "n", "tie/near\n/decided", "top-1\nchanged", "95 %", "KL", "95 %"),
-        tuple(rows),
+        tuple(_RUN_HEADER[at] for at in told),
+        tuple(tuple(row[at] for at in told) for row in rows),
+        (KL_N,) if apart else (),
         left=2,
+        starts=(_RUN_KL_N,),
     )
+
+
+_RUN_HEADER = ("runtime", "case", "n", "tie/near\n/decided", "top-1\nchanged", "95 %", "KL\nn", "KL", "95 %")
+_RUN_KL_N = _RUN_HEADER.index("KL\nn")
+
+KL_N = "KL n: the positions that KL is of, where some have the whole vocabulary and some the highest tokens only"
+
+
+def kl_is_of_some(summary: Summary | None) -> bool:
+    """Return whether KL is of some of the positions only: those known equally well, of which there are more."""
+    return summary is not None and summary.main is not None and summary.main.positions != summary.positions
+
+
+def kl_positions(summary: Summary | None) -> str:
+    """Return how many positions KL is of."""
+    return NOTHING if summary is None or summary.main is None else f"{summary.main.positions:,}"
+
+
+def main_kl(summary: Summary | None) -> str:
+    """Return the mean KL of the main group, marked where it is a lower bound."""
+    main: Divergences | None = None if summary is None else summary.main
+    return NOTHING if main is None else nats(main.kl_forward.mean, bound=main.lower_bound)
 
 
 def _run_row(name: str, scope: Scope) -> tuple[str, ...]:
@@ -146,7 +174,8 @@ def _run_row(name: str, scope: Scope) -> tuple[str, ...]:
         f"{summary.ties}/{summary.near_ties}/{summary.decided}",
         percent(summary.disagreement.rate),
         percent_interval(summary.disagreement.interval),
-        NOTHING if main is None else nats(main.kl_forward.mean, bound=main.lower_bound),
+        kl_positions(summary),
+        main_kl(summary),
         "" if main is None else nats_interval(main.kl_forward.interval),
     )
 
@@ -178,9 +207,11 @@ def _by_scope(section: Section, title: str, names: Sequence[str], what: str) -> 
                     "top-1 changed",
                     *(NOTHING if part is None else percent(part.disagreement.rate) for part in parts),
                 ),
-                ("", "KL", *(_main_kl(part) for part in parts)),
+                *([("", "KL n", *map(kl_positions, parts))] if any(map(kl_is_of_some, parts)) else []),
+                ("", "KL", *map(main_kl, parts)),
             ]
-    return Table(title, (what, "", *(calls[lane.runtime] for lane in lanes)), tuple(rows), left=2)
+    notes = (KL_N,) if any(row[1] == "KL n" for row in rows) else ()
+    return Table(title, (what, "", *(calls[lane.runtime] for lane in lanes)), tuple(rows), notes, left=2)
 
 
 def _scopes(lane: LaneReport, what: str) -> dict[str, Summary]:
@@ -189,11 +220,6 @@ def _scopes(lane: LaneReport, what: str) -> dict[str, Summary]:
 
 def _positions(part: Summary | None, lane: LaneReport) -> str:
     return NOTHING if part is None else f"{part.positions:,} ({100 * part.positions / lane.summary.positions:.0f} %)"
-
-
-def _main_kl(part: Summary | None) -> str:
-    main: Divergences | None = None if part is None else part.main
-    return NOTHING if main is None else nats(main.kl_forward.mean, bound=main.lower_bound)
 
 
 def ranking(section: Section, cases: int) -> Table | None:
@@ -229,63 +255,7 @@ def _rank_row(ranked: Ranked, names: dict[str, str]) -> tuple[str, ...]:
     )
 
 
-def choices(report: StudyReport) -> Table | None:
-    """Return "which should I use": nearness beside calls and costs; None where nothing was compared.
-
-    A column that tells nothing of any runtime is left out.
-    """
-    if not report.sections:
-        return None
-    section = report.sections[0]
-    rows = [_choice_row(choice) for choice in report.choices]
-    told = told_columns(rows)
-    notes = [f"top-1 changed and KL: {section.mode.value}, {section.scoring_path.value}"]
-    notes += [note for at, note in _CHOICE_NOTES if at in told]
-    return Table(
-        "Which should I use",
-        tuple(_CHOICE_HEADER[at] for at in told),
-        tuple(tuple(row[at] for at in told) for row in rows),
-        tuple(notes),
-    )
-
-
 def told_columns(rows: Sequence[Sequence[str]]) -> list[int]:
     """Return the columns that tell something in any row."""
     columns = enumerate(zip(*rows, strict=True))
     return [at for at, column in columns if any(cell not in ("", NOTHING) for cell in column)]
-
-
-_CHOICE_HEADER = (
-    "runtime",
-    "top-1\nchanged",
-    "KL",
-    "calls as\nreference",
-    "calls as\nlabelled",
-    "on disk",
-    "weights",
-    "speed",
-)
-_CHOICE_NOTES = (
-    (3, "calls: free runs whose calls are the wanted ones, of those in which a call was made or wanted"),
-    (5, "on disk and weights in memory: as the manifests tell"),
-    (7, "speed: median of the runs that took one token a step, prompt and recording included, as captured"),
-)
-
-
-def _choice_row(choice: Choice) -> tuple[str, ...]:
-    summary = choice.summary
-    main = None if summary is None else summary.main
-    return (
-        f"{choice.label} (reference)" if choice.is_reference else choice.label,
-        NOTHING if summary is None else percent(summary.disagreement.rate),
-        NOTHING if main is None else nats(main.kl_forward.mean, bound=main.lower_bound),
-        NOTHING if choice.is_reference else _share(choice.calls_as_reference),
-        _share(choice.calls_as_labelled),
-        size(choice.cost.disk_bytes),
-        size(choice.cost.weight_bytes),
-        speed(choice.cost.positions_per_second),
-    )
-
-
-def _share(share: Share) -> str:
-    return f"{share.count} of {share.of}" if share.of else NOTHING

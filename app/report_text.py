@@ -36,22 +36,23 @@ def _text_table(table: Table) -> Iterator[str]:
     height = max(map(len, header))
     top = zip(*([*[""] * (height - len(lines)), *lines] for lines in header), strict=True)
     rows = [*top, *([one_line(cell) for cell in row] for row in table.rows)]
-    for number, columns in enumerate(_pieces(rows, table.left) if table.rows else ()):
+    for number, columns in enumerate(_pieces(rows, table) if table.rows else ()):
         yield from [""] * (number > 0)
         yield from (f"  {line}" for line in _aligned([[row[at] for at in columns] for row in rows], table.left))
     for note in table.notes:
         yield from textwrap.wrap(clean(note), WIDTH, initial_indent="  · ", subsequent_indent="    ")
 
 
-def _pieces(rows: Sequence[Sequence[str]], left: int) -> Iterator[list[int]]:
+def _pieces(rows: Sequence[Sequence[str]], table: Table) -> Iterator[list[int]]:
     """Yield the columns of each piece of a table, so that it fits the width; the words at the left are in every one."""
     widths = [2 + max(map(len, column)) for column in zip(*rows, strict=True)]
-    words = list(range(left))
+    words = list(range(table.left))
     piece = words
-    for at in range(left, len(widths)):
-        if len(piece) > left and sum(widths[one] for one in piece) + widths[at] > WIDTH:
-            yield piece
-            piece = words
+    for at in range(table.left, len(widths)):
+        if len(piece) > table.left and sum(widths[one] for one in piece) + widths[at] > WIDTH:
+            start = max((one for one in table.starts if one in piece[table.left + 1 :]), default=at)
+            yield [one for one in piece if one < start]
+            piece = [*words, *range(start, at)]
         piece = [*piece, at]
     yield piece
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from app.diff_text import aligned
+from app.export_json import json_text
 from app.report_cells import percent, percent_interval
 from capture.context_windows import WINDOW
 from capture.errors import NotFoundError
@@ -68,7 +68,7 @@ def windows_lines(folder: Path, width: int, as_json: bool, note: Say) -> Iterato
             for (study, runtime), windows in found.items()
             for window in windows
         ]
-        yield json.dumps(rows, indent=1)
+        yield json_text(rows)
         return
     table = [("study", "runtime", "positions", "cases", "probes", "flips", "top-1 off", "95 % interval")]
     for (study, runtime), windows in found.items():
@@ -77,5 +77,5 @@ def windows_lines(folder: Path, width: int, as_json: bool, note: Say) -> Iterato
             numbers = (f"{one.cases:,}", f"{one.probes:,}", f"{one.flips:,}")
             table.append((study, runtime, places, *numbers, percent(one.disagreement), percent_interval(one.interval)))
     yield from aligned(table)
-    yield "Positions count from the first token of the prompt; Wilson's interval takes each probe as drawn by itself."
+    yield "Positions count from the first token of the prompt; where neighbours flip together, an interval is the wider."
     yield "The reference is a yardstick, not the right answer."

@@ -83,26 +83,39 @@ def read_comparisons(path: Path) -> tuple[Comparison, ...]:
 def _read(database: Database, index: int, version: int, facts: dict[str, Any]) -> Comparison:
     if version != FORMAT:
         raise ForeignBundleError(f"{database.name} has format {version}; delete it and compare again")
-    shared = database.query(
-        f"SELECT position, prefix_id, {', '.join(_METRICS)} FROM shared WHERE comparison = ? ORDER BY position", [index]
-    )
-    columns = list(zip(*shared, strict=True)) if shared else [()] * (2 + len(_METRICS))
-    metrics = {name: _array(kind, column) for (name, kind), column in zip(_METRICS.items(), columns[2:], strict=True)}
-    return Comparison(
-        reference=RunId(facts["reference"]),
-        candidate=RunId(facts["candidate"]),
-        position=np.array(columns[0], np.int32),
-        prefix_id=tuple(columns[1]),
-        metrics=PairMetrics(**metrics),
-        flips=_read_flips(database, index),
-        identical=facts["identical"] is True,
-    )
+    ids = RunId(facts["reference"]), RunId(facts["candidate"])
+    return read_comparison(database, index, ids, identical=facts["identical"] is True)
 
 
-def _array(kind: str, column: Sequence[Any]) -> Any:
-    if None in column:
-        raise ValueError("a metric is missing")
-    return np.array(column, {"DOUBLE": np.float64, "INTEGER": np.int32, "BOOLEAN": np.bool_}[kind])
+def read_comparison(database: Database, index: int, run_ids: tuple[RunId, RunId], *, identical: bool) -> Comparison:
+    """Return one comparison of an open file.
+
+    Args:
+        database: the file.
+        index: its number in the file.
+        run_ids: of the reference's and the candidate's run.
+        identical: what the file says of them.
+
+    Raises:
+        BundleError: it cannot be read there, or holds values that cannot be.
+    """
+    names = ", ".join(("position", "prefix_id", *_METRICS))
+    columns = database.columns(f"SELECT {names} FROM shared WHERE comparison = ? ORDER BY position", [index])
+    try:
+        if any(np.ma.is_masked(column) for column in columns.values()):
+            raise ValueError("a value is missing")
+        plain = {name: np.ma.getdata(column) for name, column in columns.items()}
+        return Comparison(
+            reference=run_ids[0],
+            candidate=run_ids[1],
+            position=plain["position"].astype(np.int32),
+            prefix_id=tuple(map(bytes, plain["prefix_id"])),
+            metrics=PairMetrics(**{name: plain[name] for name in _METRICS}),
+            flips=_read_flips(database, index),
+            identical=identical,
+        )
+    except (TypeError, ValueError) as error:
+        raise DamagedBundleError(f"{database.name} holds values that cannot be; delete it and compare again") from error
 
 
 def _read_flips(database: Database, index: int) -> tuple[Flip, ...]:

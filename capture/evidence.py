@@ -161,7 +161,7 @@ class _Gathering:
         reference = self._opened(reference_path)
         path = comparison_path(reference_path, candidate_path)
         with Bundle(candidate_path, known=True) as candidate:
-            comparisons = stored_comparisons(path, reference.bundle, candidate)
+            comparisons = stored_comparisons(path, reference.bundle, candidate, self._note)
             if comparisons is None:
                 comparisons = compare_bundles(reference.bundle, candidate)
             study = self._study(reference.bundle, candidate)

@@ -63,66 +63,73 @@ def find_flips(
         dtypes: native logit dtypes of both.
         control_margin_nats: 99th percentile of the change of margin in the benign control, 0 where there is none.
     """
-    left, right = shared_rows(reference, candidate)
+    return flips_in_rows(reference, candidate, shared_rows(reference, candidate), dtypes, control_margin_nats)
+
+
+def flips_in_rows(
+    reference: Steps,
+    candidate: Steps,
+    rows: tuple[NDArray[np.int64], NDArray[np.int64]],
+    dtypes: tuple[str, str],
+    control_margin_nats: float = 0.0,
+) -> tuple[Flip, ...]:
+    """Return the flips among rows that share their prefixes, such as `shared_rows` gives; else as `find_flips`."""
+    left, right = rows
     first, second = choices(reference, candidate, left, right)
     return tuple(
         _flip(
-            reference,
-            candidate,
-            int(left[at]),
-            int(right[at]),
-            int(first[at]),
-            int(second[at]),
-            dtypes,
+            _Choice(reference, int(left[at]), int(first[at]), dtypes[0]),
+            _Choice(candidate, int(right[at]), int(second[at]), dtypes[1]),
             control_margin_nats,
         )
         for at in np.flatnonzero(first != second)
     )
 
 
-def _flip(
-    reference: Steps,
-    candidate: Steps,
-    left: int,
-    right: int,
-    first: int,
-    second: int,
-    dtypes: tuple[str, str],
-    control_margin_nats: float,
-) -> Flip:
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What one run chose in one of its rows."""
+
+    steps: Steps
+    row: int
+    token_id: int
+    dtype: str
+
+    @property
+    def top1(self) -> int:
+        return int(self.steps.top1[self.row])
+
+    @property
+    def margin_nats(self) -> float:
+        return float(self.steps.margin_nats[self.row])
+
+    @property
+    def step_nats(self) -> float:
+        """The distance to the next logit that the dtype can write, at the highest of the row."""
+        return logit_step(float(self.steps.top_logits[self.row, 0]), self.dtype)
+
+    def ties_with(self, token_id: int) -> bool:
+        """Return whether a token is among the exact maxima of the row, as far as its top-k list tells."""
+        logits = self.steps.top_logits[self.row]
+        return bool((self.steps.top_ids[self.row][logits == logits[0]] == token_id).any())
+
+
+def _flip(reference: _Choice, candidate: _Choice, control_margin_nats: float) -> Flip:
     return Flip(
-        position=int(reference.position[left]),
-        prefix_id=reference.prefix_id[left],
-        reference_choice=first,
-        candidate_choice=second,
-        flip_class=_classify(reference, candidate, left, right, first, second, dtypes, control_margin_nats),
-        reference_margin_nats=float(reference.margin_nats[left]),
-        candidate_margin_nats=float(candidate.margin_nats[right]),
+        position=int(reference.steps.position[reference.row]),
+        prefix_id=reference.steps.prefix_id[reference.row],
+        reference_choice=reference.token_id,
+        candidate_choice=candidate.token_id,
+        flip_class=_classify(reference, candidate, control_margin_nats),
+        reference_margin_nats=reference.margin_nats,
+        candidate_margin_nats=candidate.margin_nats,
     )
 
 
-def _classify(
-    reference: Steps,
-    candidate: Steps,
-    left: int,
-    right: int,
-    first: int,
-    second: int,
-    dtypes: tuple[str, str],
-    control_margin_nats: float,
-) -> FlipClass:
-    top1_agree = reference.top1[left] == candidate.top1[right]
-    if top1_agree or _ties_with(reference, left, second) or _ties_with(candidate, right, first):
+def _classify(reference: _Choice, candidate: _Choice, control_margin_nats: float) -> FlipClass:
+    same = reference.top1 == candidate.top1
+    if same or reference.ties_with(candidate.token_id) or candidate.ties_with(reference.token_id):
         return FlipClass.TIE
-    smaller = min(float(reference.margin_nats[left]), float(candidate.margin_nats[right]))
-    step = max(
-        logit_step(float(reference.top_logits[left, 0]), dtypes[0]),
-        logit_step(float(candidate.top_logits[right, 0]), dtypes[1]),
-    )
-    return FlipClass.NEAR_TIE if smaller <= max(step, control_margin_nats) else FlipClass.DECIDED
-
-
-def _ties_with(steps: Steps, row: int, token_id: int) -> bool:
-    """Return whether `token_id` is among the exact maxima of that row, as far as its top-k list tells."""
-    at_maximum = steps.top_logits[row] == steps.top_logits[row, 0]
-    return bool((steps.top_ids[row][at_maximum] == token_id).any())
+    closest = max(reference.step_nats, candidate.step_nats, control_margin_nats)
+    smaller = min(reference.margin_nats, candidate.margin_nats)
+    return FlipClass.NEAR_TIE if smaller <= closest else FlipClass.DECIDED

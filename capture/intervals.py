@@ -16,6 +16,9 @@ from capture.model import Float64Array
 FEWEST_CASES = 10
 """Cases below which no interval is claimed for a study."""
 
+FEWEST_POSITIONS = 11
+"""Positions of a run from which on a standard error or an interval of a mean is told, as in llama.cpp."""
+
 RESAMPLES = 1000
 
 MOST_BLOCKS = 500
@@ -166,6 +169,16 @@ def block_bootstrap(
     if not np.isfinite(values).all():
         return None
     return _percentiles(statistic(_resampled_means(values, block, resamples, seed)))
+
+
+def run_interval(values: Float64Array, statistic: Statistic = mean) -> Interval | None:
+    """Return the interval of a mean within one run, as `block_bootstrap`; None under `FEWEST_POSITIONS`.
+
+    Args:
+        values: float64 [n], in the order of their positions.
+        statistic: of the mean.
+    """
+    return block_bootstrap(values, statistic) if len(values) >= FEWEST_POSITIONS else None
 
 
 def _percentiles(drawn: Float64Array) -> Interval:

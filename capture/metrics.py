@@ -36,7 +36,8 @@ class PairMetrics:
         candidate_rank: rank of the candidate's winner in the reference.
         reference_winner_probability: probability the candidate gives to the reference's winner.
         candidate_winner_probability: probability the reference gives to the candidate's winner.
-        delta_probability: the candidate's minus the reference's probability of the reference's token.
+        delta_probability: the candidate's minus the reference's probability of the reference's token; NaN where one of
+            them does not have that token.
         top5_overlap: how many of the five highest ids both share.
         reference_outside, candidate_outside: probability on ids that have bytes in one lane only.
         lower_bound: True when only top-k was known: the divergences are then lower bounds.

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from capture.bundle import Bundle
-from capture.compare import Comparison, Side, comparable_runs, compare_runs, inside_turns, reference_run
+from capture.claims import can_be_true
+from capture.compare import Comparison, Side, comparable_runs, compare_runs, reference_run
 from capture.comparison import SUFFIX, read_comparisons, write_comparisons
 from capture.control import control_margin_nats, yardsticks
 from capture.errors import BundleError
-from capture.model import Mode, Run, ScoringPath, Steps
+from capture.model import Mode, Run, ScoringPath
 from capture.progress import Reporter
 
 
@@ -50,51 +49,40 @@ def write_missing_comparisons(folder: Path, reporter: Reporter) -> tuple[str, ..
     return found
 
 
-def stored_comparisons(path: Path, reference: Bundle, candidate: Bundle) -> tuple[Comparison, ...] | None:
-    """Return what a file of comparisons says of two bundles.
+def stored_comparisons(
+    path: Path, reference: Bundle, candidate: Bundle, note: Callable[[str], None] | None = None
+) -> tuple[Comparison, ...] | None:
+    """Return what a file of comparisons says of two bundles; the file may be a stranger's.
 
-    None where it is missing, damaged, of other runs or of other positions: the file may be a stranger's.
+    None where it is missing, and where it is damaged, of other runs or holds what cannot be, which `note` is told.
     """
     if not path.is_file():
         return None
     try:
         found = read_comparisons(path)
-    except BundleError:
-        return None
+    except BundleError as error:
+        told = str(error)
+    else:
+        if _are_about(found, reference, candidate):
+            return found
+        told = f"{path.name} does not fit {candidate.path.name}; delete it and compare again"
+    if note is not None:
+        note(f"compared without a file: {told}")
+    return None
+
+
+def _are_about(found: Sequence[Comparison], reference: Bundle, candidate: Bundle) -> bool:
     pairs = [(comparison.reference, comparison.candidate) for comparison in found]
     wanted = [(yardstick.run_id, run.run_id) for yardstick, run in _run_pairs(reference, candidate)]
     if pairs != wanted:
-        return None
-    sides = {run_id: Side.of(reference, run_id) for run_id in dict.fromkeys(one.reference for one in found)}
-    fits = (_fits(one, sides[one.reference], candidate.steps(one.candidate)) for one in found)
-    return found if all(fits) else None
-
-
-def _fits(found: Comparison, reference: Side, candidate: Steps) -> bool:
-    turns = reference.bundle.prompt.turns if reference.run.follows_text else ()
-    return is_about(found, reference.steps, candidate, turns)
-
-
-def is_about(found: Comparison, reference: Steps, candidate: Steps, turns: Sequence[tuple[int, int]] = ()) -> bool:
-    """Return whether a comparison is about exactly the scored prefixes that two runs share.
-
-    Args:
-        found: what a file says.
-        reference: the yardstick's steps; the comparison's positions are its own.
-        candidate: the other run's.
-        turns: the recorded turns outside of which nothing is scored, where the yardstick follows them.
-    """
-    rows = np.searchsorted(reference.position, found.position)
-    if len(rows) and (rows.max() >= len(reference) or bool((reference.position[rows] != found.position).any())):
         return False
-    scored = np.flatnonzero(inside_turns(reference.position, turns)).tolist()
-    shared = set(candidate.prefix_id).intersection(reference.prefix_id[row] for row in scored)
-    return (
-        tuple(map(reference.prefix_id.__getitem__, rows.tolist())) == found.prefix_id
-        and len(rows) == len(shared)
-        and set(found.prefix_id) == shared
-        and shared >= {flip.prefix_id for flip in found.flips}
-    )
+    sides = {run_id: Side.of(reference, run_id) for run_id in dict.fromkeys(one.reference for one in found)}
+    return all(_fits(one, sides[one.reference], Side.of(candidate, one.candidate)) for one in found)
+
+
+def _fits(found: Comparison, reference: Side, candidate: Side) -> bool:
+    turns = reference.bundle.prompt.turns if reference.run.follows_text else ()
+    return can_be_true(found, reference.steps, candidate.steps, (reference.run, candidate.run), turns)
 
 
 def study_pairs(folder: Path, note: Callable[[str], None]) -> Iterator[tuple[Path, Path]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from capture.costs import Cost, cost_of
+from capture.divergence import nearness
 from capture.encoding import Encoding
 from capture.evidence import LaneSample, StudyEvidence
 from capture.floors import FloorKind, FloorSample
@@ -141,7 +142,7 @@ class StudyReport:
         cases: the cases that were compared.
         sections: in `ORDER`.
         outcomes: verdicts on calls: of free runs, then of continuations.
-        choices: the reference first, then by the first section's ranking.
+        choices: the reference first, then the nearest by `divergence.nearness` in the first section.
         not_told: what the sources of imported bundles do not tell, in the importer's words.
     """
 
@@ -246,9 +247,20 @@ def _floors(floors: Sequence[FloorSample], scoring_path: ScoringPath) -> Iterabl
 
 def _choices(evidence: StudyEvidence, sections: Sequence[Section]) -> tuple[Choice, ...]:
     lanes = {lane.runtime: lane.summary for lane in sections[0].lanes} if sections else {}
-    order = [ranked.runtime for ranked in sections[0].ranking] if sections else []
-    others = [name for name in evidence.runtimes if name not in (*order, evidence.reference)]
-    return tuple(_choice(evidence, name, lanes.get(name)) for name in (evidence.reference, *order, *others))
+    found = [
+        _choice(evidence, name, lanes.get(name)) for name in dict.fromkeys((evidence.reference, *evidence.runtimes))
+    ]
+    return tuple(sorted(found, key=lambda one: (not one.is_reference, _nearness(one))))
+
+
+def _nearness(choice: Choice) -> tuple[bool, float, float, str]:
+    summary = choice.summary
+    main = None if summary is None else summary.main
+    return nearness(
+        None if main is None else main.kl_forward.mean,
+        None if summary is None else summary.disagreement.rate,
+        choice.label,
+    )
 
 
 def _choice(evidence: StudyEvidence, name: str, summary: Summary | None) -> Choice:

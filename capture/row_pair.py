@@ -69,7 +69,7 @@ class RowPair:
             if not (np.isfinite(sums).all() and math.isfinite(mixed)):
                 sums, mixed = self._sums_with_zeros(reference, candidate, shifts)
         totals = float(sums[0, 2]), float(sums[1, 2])
-        delta = 0.0 if token is None else self._weights[1, token] / totals[1] - self._weights[0, token] / totals[0]
+        delta = math.nan if token is None else self._weights[1, token] / totals[1] - self._weights[0, token] / totals[0]
         return PairNumbers(
             *_divergences(sums, mixed),
             reference_rank=_rank(candidate, winners[0], winners[1]),

@@ -55,7 +55,8 @@ def sample_of(comparison: Comparison, reference: Side, candidate: Side, kinds: K
     metrics = comparison.metrics
     codes = encoding_of_run(reference), encoding_of_run(candidate)
     if any(np.isnan(one).any() for one in (metrics.kl_forward, metrics.kl_reverse, metrics.jensen_shannon)):
-        raise ComparisonError("a comparison holds what is no number; delete its file and compare again")
+        name = candidate.bundle.path.name
+        raise ComparisonError(f"{name} or its reference holds logits that are no numbers; capture them again")
     first = token_log_probabilities(reference, left, tokens, codes[0])
     second = token_log_probabilities(candidate, right, tokens, codes[1])
     top_logits, log_sum_exp = reference.steps.top_logits[left], reference.steps.log_sum_exp[left]
@@ -139,7 +140,7 @@ def _looked_up(side: Side, rows: NDArray[np.int64], tokens: Int32Array) -> Float
     if at.size:
         logits = steps.top_logits[rows[at], listed[at].argmax(axis=1)].astype(np.float64)
         found[at] = logits - steps.log_sum_exp[rows[at]]
-    missing = np.flatnonzero(np.isnan(found))
+    missing = np.flatnonzero(np.isnan(found) & (tokens < side.run.vocabulary_size))
     if missing.size:
         kept = np.array(side.bundle.kept_positions(side.run.run_id), np.int32)
         missing = missing[np.isin(steps.position[rows[missing]], kept)]

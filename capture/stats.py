@@ -3,29 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from capture.bundle import Bundle
-from capture.compare import Comparison
+from capture.compare import Comparison, Side
+from capture.divergence import main_of
 from capture.errors import BundleError, ComparisonError, NotFoundError, VocabularyError
-from capture.model import FlipClass
+from capture.metrics import PairMetrics
+from capture.model import FlipClass, Float64Array
 from capture.pairs import compare_bundles, comparison_path, stored_comparisons, study_pairs
+from capture.sampling import encoding_of_run, shared_rows_of, token_log_probabilities
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatistics:
+    """Means over the positions that are known equally well; divergences in nats.
+
+    Attributes:
+        positions: how many, at least 1.
+        lower_bound: whether only the highest tokens were known: the divergences are then lower bounds.
+        kl_mean, kl_reverse_mean, jensen_shannon_mean, kl_max: of these positions.
+        delta_positions: how many of them the change of probability of the reference's token is known at.
+        rms_delta_probability: its root mean square; None where it is known at none.
+    """
+
+    positions: int
+    lower_bound: bool
+    kl_mean: float
+    kl_reverse_mean: float
+    jensen_shannon_mean: float
+    kl_max: float
+    delta_positions: int
+    rms_delta_probability: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class RunStatistics:
-    """One candidate run against its reference, over the positions they share; divergences in nats.
+    """One candidate run against its reference, over the positions they share.
 
     Attributes:
         positions: positions after the same prefix.
         ties, near_ties, decided: flips by class.
         disagreement: flips per position.
-        kl_mean, kl_reverse_mean, jensen_shannon_mean, kl_max: of the positions; None where none is shared.
-        rms_delta_probability: root mean square of the change of probability of the reference's token.
-        lower_bound: whether some positions had top-k only: divergences are then lower bounds.
+        whole: over the positions whose whole vocabulary is known; None where there are none.
+        bounded: over those of which only the highest tokens are known; None where there are none.
         identical: whether nothing differed at all.
     """
 
@@ -41,13 +65,14 @@ class RunStatistics:
     near_ties: int
     decided: int
     disagreement: float
-    kl_mean: float | None
-    kl_reverse_mean: float | None
-    jensen_shannon_mean: float | None
-    kl_max: float | None
-    rms_delta_probability: float | None
-    lower_bound: bool
+    whole: GroupStatistics | None
+    bounded: GroupStatistics | None
     identical: bool
+
+    @property
+    def main(self) -> GroupStatistics | None:
+        """The group with the more positions, the whole vocabulary's where both have the same."""
+        return main_of(self.whole, self.bounded)
 
 
 def library_statistics(folder: Path, note: Callable[[str], None]) -> list[RunStatistics]:
@@ -65,7 +90,7 @@ def library_statistics(folder: Path, note: Callable[[str], None]) -> list[RunSta
     found: list[RunStatistics] = []
     for reference, candidate in study_pairs(folder, note):
         try:
-            found += _pair_statistics(reference, candidate)
+            found += _pair_statistics(reference, candidate, note)
         except (BundleError, ComparisonError, VocabularyError) as error:
             note(f"left out: {error}")
     if not found:
@@ -73,19 +98,22 @@ def library_statistics(folder: Path, note: Callable[[str], None]) -> list[RunSta
     return sorted(found, key=lambda row: (row.study, row.case, row.runtime, row.scoring_path, row.mode))
 
 
-def _pair_statistics(reference_path: Path, candidate_path: Path) -> Iterator[RunStatistics]:
+def _pair_statistics(
+    reference_path: Path, candidate_path: Path, note: Callable[[str], None]
+) -> Iterator[RunStatistics]:
     path = comparison_path(reference_path, candidate_path)
-    with Bundle(reference_path) as reference, Bundle(candidate_path) as candidate:
-        stored = stored_comparisons(path, reference, candidate)
+    # Whoever found the pair has checked both.
+    with Bundle(reference_path, known=True) as reference, Bundle(candidate_path, known=True) as candidate:
+        stored = stored_comparisons(path, reference, candidate, note)
         for comparison in compare_bundles(reference, candidate) if stored is None else stored:
             yield _statistics(comparison, reference, candidate)
 
 
 def _statistics(comparison: Comparison, reference: Bundle, candidate: Bundle) -> RunStatistics:
     run = candidate.run(comparison.candidate)
-    metrics = comparison.metrics
     counts = {kind: sum(flip.flip_class is kind for flip in comparison.flips) for kind in FlipClass}
-    some = len(metrics) > 0
+    sides = Side.of(reference, comparison.reference), Side.of(candidate, comparison.candidate)
+    metrics = replace(comparison.metrics, delta_probability=_delta_probability(comparison, *sides))
     return RunStatistics(
         study=candidate.facts.study,
         case=candidate.facts.case.case_id,
@@ -99,11 +127,43 @@ def _statistics(comparison: Comparison, reference: Bundle, candidate: Bundle) ->
         near_ties=counts[FlipClass.NEAR_TIE],
         decided=counts[FlipClass.DECIDED],
         disagreement=comparison.disagreement,
-        kl_mean=float(metrics.kl_forward.mean()) if some else None,
-        kl_reverse_mean=float(metrics.kl_reverse.mean()) if some else None,
-        jensen_shannon_mean=float(metrics.jensen_shannon.mean()) if some else None,
-        kl_max=float(metrics.kl_forward.max()) if some else None,
-        rms_delta_probability=float(np.sqrt((metrics.delta_probability**2).mean())) if some else None,
-        lower_bound=bool(metrics.lower_bound.any()),
+        whole=_group(metrics, lower_bound=False),
+        bounded=_group(metrics, lower_bound=True),
         identical=comparison.identical,
+    )
+
+
+def _delta_probability(comparison: Comparison, reference: Side, candidate: Side) -> Float64Array:
+    """Return the change of probability of the reference's token as summaries count it; NaN where it is unknown.
+
+    Where only the highest tokens were compared, a comparison holds a bound for a token that is not among them.
+    """
+    left, right = shared_rows_of(comparison, reference.steps, candidate.steps)
+    tokens = reference.steps.token_id[left]
+    bound = comparison.metrics.lower_bound
+    asked = bound & (tokens < min(reference.run.vocabulary_size, candidate.run.vocabulary_size))
+    first, second = (
+        np.exp(token_log_probabilities(side, rows[asked], tokens[asked], encoding_of_run(side)))
+        for side, rows in ((reference, left), (candidate, right))
+    )
+    delta: Float64Array = np.where(bound, np.nan, comparison.metrics.delta_probability)
+    delta[asked] = second - first
+    return delta
+
+
+def _group(metrics: PairMetrics, *, lower_bound: bool) -> GroupStatistics | None:
+    where = metrics.lower_bound == lower_bound
+    if not where.any():
+        return None
+    delta = metrics.delta_probability[where & ~np.isnan(metrics.delta_probability)]
+    kl = metrics.kl_forward[where]
+    return GroupStatistics(
+        positions=len(kl),
+        lower_bound=lower_bound,
+        kl_mean=float(kl.mean()),
+        kl_reverse_mean=float(metrics.kl_reverse[where].mean()),
+        jensen_shannon_mean=float(metrics.jensen_shannon[where].mean()),
+        kl_max=float(kl.max()),
+        delta_positions=len(delta),
+        rms_delta_probability=float(np.sqrt((delta**2).mean())) if len(delta) else None,
     )

@@ -10,14 +10,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capture.intervals import Interval, Statistic, block_bootstrap, block_rate, case_bootstrap, case_rate, mean, root
+from capture.divergence import main_of
+from capture.intervals import (
+    FEWEST_POSITIONS,
+    Interval,
+    Statistic,
+    block_rate,
+    case_bootstrap,
+    case_rate,
+    mean,
+    root,
+    run_interval,
+)
 from capture.model import FlipClass, Float64Array
 from capture.samples import FLIP_CLASSES, Sample, by_case, of_bound, some
 
 QUANTILES = (0.999, 0.99, 0.95, 0.90, 0.75, 0.50, 0.25, 0.10, 0.05, 0.01, 0.001)
-
-FEWEST_POSITIONS = 11
-"""Positions from which on a standard error is told, as in llama.cpp."""
 
 Column = Callable[[Sample], Float64Array]
 
@@ -133,8 +141,7 @@ class Summary:
     @property
     def main(self) -> Divergences | None:
         """The group with the more positions, the whole vocabulary's where both have the same."""
-        groups = [group for group in (self.whole, self.bounded) if group is not None]
-        return max(groups, key=lambda group: group.positions, default=None)
+        return main_of(self.whole, self.bounded)
 
 
 def summarize(samples: Sequence[Sample], *, pooled: bool = True) -> Summary:
@@ -192,8 +199,7 @@ def _together(samples: Sequence[Sample], column: Column) -> Float64Array:
 def _interval(samples: Sequence[Sample], column: Column, pooled: bool, statistic: Statistic = mean) -> Interval | None:
     if pooled:
         return case_bootstrap([column(sample) for sample in samples], statistic)
-    values = _together(samples, column)
-    return block_bootstrap(values, statistic) if len(values) >= FEWEST_POSITIONS else None
+    return run_interval(_together(samples, column), statistic)
 
 
 def _rate(samples: Sequence[Sample], column: Column, pooled: bool) -> Rate:

@@ -64,7 +64,7 @@ def _restrict(logits: Logits, shared: BoolArray) -> tuple[Float64Array, Float64A
 
 
 def _taken(log_probability: Float64Array, tokens: Int32Array, shared: BoolArray) -> Float64Array:
-    whole = np.zeros((len(tokens), len(shared)))
+    whole = np.full((len(tokens), len(shared)), np.nan)  # a token that one side lacks has no change to tell
     whole[:, shared] = np.exp(log_probability)
     taken: Float64Array = whole[np.arange(len(tokens)), tokens]
     return taken

@@ -13,6 +13,7 @@ from capture.prefix import PREFIX_ID_BYTES
 from capture.report import StudyReport, study_report
 from capture.resources import bundled_library
 from capture.samples import Sample, prefix_column
+from capture.stats import RunStatistics, library_statistics
 
 FOLDER = bundled_library() / "network-automation"
 
@@ -28,6 +29,12 @@ def bundled_evidence() -> StudyEvidence:
 def bundled_report() -> StudyReport:
     """Return its report."""
     return study_report(bundled_evidence())
+
+
+@cache
+def bundled_statistics() -> list[RunStatistics]:
+    """Return what `stats` tells of every library that ships."""
+    return library_statistics(bundled_library(), _never)
 
 
 def _never(text: str) -> None:

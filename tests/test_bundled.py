@@ -62,12 +62,13 @@ def test_the_reference_gives_the_same_bits_wherever_it_ran() -> None:
     equal = 0
     for path in bundle_paths(FOLDER):
         with Bundle(path) as bundle:
-            (free,) = [bundle.steps(run.run_id) for run in bundle.runs if run.mode is Mode.FREE]
+            free, again = [bundle.steps(run.run_id) for run in bundle.runs if run.mode is Mode.FREE]
             forced = [
                 bundle.steps(run.run_id)
                 for run in bundle.runs
                 if run.mode is Mode.FORCED and run.scoring_path.value == "decode"
             ]
+            assert again.row_hash == free.row_hash
             for steps in forced:
                 if steps.token_id.tolist() == free.token_id.tolist():
                     assert steps.row_hash == free.row_hash

@@ -74,6 +74,8 @@ def test_real_runtimes_repeat_their_free_runs_and_differ_by_scoring_path() -> No
         forced = [one for one in runtime.repeats if one.kind is RepeatKind.FORCED]
         assert all(one.identical and one.changed == 0 for one in forced)
         assert bool(forced) == (name != "bf16")
+        again = [one for one in runtime.repeats if one.kind is RepeatKind.REPLICA]
+        assert [one.identical for one in again] == [True] * 3
         paths = [one for one in runtime.repeats if one.kind is RepeatKind.PATHS]
         assert len(paths) == 3
         assert not any(one.identical for one in paths)
@@ -81,7 +83,7 @@ def test_real_runtimes_repeat_their_free_runs_and_differ_by_scoring_path() -> No
 
 def test_the_scoring_paths_of_a_reference_are_its_free_run_and_its_prefill() -> None:
     with Bundle(bundled("mac", "bf16")) as bundle:
-        (found,) = bundle_repeats(bundle)
+        (found,) = [one for one in bundle_repeats(bundle) if one.kind is RepeatKind.PATHS]
         first, second = bundle.run(found.first_run), bundle.run(found.second_run)
     assert (first.mode, second.scoring_path) == (Mode.FREE, ScoringPath.PREFILL)
     assert found.rows == 52
@@ -92,7 +94,7 @@ def test_the_command_tells_people_and_programs(tmp_path: Path, capsys: pytest.Ca
     assert main(["determinism", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     (line,) = [line for line in out.splitlines() if "replica" in line]
-    assert line.split() == ["plain", "replica", "1", "9", "of", "10", "case,", "position", "4", "0.25", "-"]
+    assert line.split() == ["plain", "replica", "1", "9", "of", "10", "0", "0.25", "case,", "position", "4"]
     assert main(["determinism", str(tmp_path), "--json"]) == 0
     (runtime,) = json.loads(capsys.readouterr().out)["runtimes"]
     (found,) = runtime["repeats"]

@@ -13,7 +13,7 @@ PURE = (
     "model", "errors", "prefix", "trie", "align", "stretches", "metrics", "rows", "flips", "ranges", "toolcalls",
     "callparser", "jsontext", "toolschema", "callplaces", "callgrammar", "given_ranges", "context_windows",
     "consequences", "identity", "manifests",
-    "intervals", "samples", "summary", "perplexity", "rounding", "ranking", "row_pair", "encoding",
+    "intervals", "divergence", "samples", "summary", "perplexity", "rounding", "ranking", "row_pair", "encoding",
 )  # fmt: skip
 INPUT_OUTPUT = {
     "os",

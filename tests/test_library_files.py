@@ -6,14 +6,18 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
+import numpy as np
 import pytest
 
-from app.catalog import BrokenFile, Stamp, build_catalog
+from app.catalog import BrokenFile, ComparisonEntry, Stamp, build_catalog
 from app.library import Library
-from app.library_files import find_files, read_files
+from app.library_files import find_files, read_files, stamp_of
+from capture.comparison import SUFFIX, read_comparisons, write_comparisons
+from capture.divergence import Divergence
 from capture.model import Mode
 from tests.synthetic import make_library
 
@@ -143,6 +147,25 @@ def test_a_bad_bundle_is_listed_with_its_reason_and_the_others_work(name: str, c
 def test_a_write_ahead_log_beside_a_bundle_is_not_replayed(copy: Path) -> None:
     (copy / f"{BAD}.wal").write_bytes(b"anything")
     assert "write-ahead log" in Library(copy).broken()[0].reason
+
+
+def test_whole_vocabularies_and_lower_bounds_of_a_comparison_stay_apart(copy: Path) -> None:
+    name = next(path for path in find_files(copy) if path.startswith("synthetic/") and path.endswith(SUFFIX))
+    (plain, *rest) = read_comparisons(copy / name)
+    kl = np.arange(len(plain.position), dtype=np.float64)
+    metrics = replace(plain.metrics, kl_forward=kl, lower_bound=np.arange(len(kl)) % 3 == 0)
+    write_comparisons(copy / name, [replace(plain, metrics=metrics), *rest])
+    (entry,) = read_files(copy, {name: stamp_of(copy / name)})
+    assert isinstance(entry, ComparisonEntry)
+    bound = metrics.lower_bound
+    assert entry.pairs[0].positions == len(kl)
+    assert entry.pairs[0].whole == Divergence(float(kl[~bound].mean()), int((~bound).sum()), lower_bound=False)
+    assert entry.pairs[0].bounded == Divergence(float(kl[bound].mean()), int(bound.sum()), lower_bound=True)
+    kl[0] = np.inf
+    write_comparisons(copy / name, [replace(plain, metrics=metrics), *rest])
+    (entry,) = read_files(copy, {name: stamp_of(copy / name)})
+    assert isinstance(entry, ComparisonEntry)
+    assert entry.pairs[0].bounded == Divergence(float("inf"), int(bound.sum()), lower_bound=True)
 
 
 def test_a_comparison_with_wrong_values_is_listed_too(copy: Path) -> None:

@@ -100,16 +100,16 @@ def test_the_page_is_made_again_only_for_something_new(library: Library) -> None
     assert library.index.page(catalog, LibraryView("kl"), "x", exists=True) is not page
 
 
-def test_the_floor_of_the_bundled_study_is_its_prefill_against_its_decode(tmp_path: Path) -> None:
+def test_the_floors_of_the_bundled_study_are_its_repeat_and_its_prefill_against_its_decode(tmp_path: Path) -> None:
     source = bundled_library() / "network-automation"
     for name in ("vlan--bf16.duckdb", "vlan--kv-e5m2.duckdb", "vlan--kv-e5m2.vs.bf16.comparison.duckdb"):
         shutil.copyfile(source / name, tmp_path / name)
     library = Library(tmp_path)
     try:
         reference = known(library, "bf16")
-        (name,) = reference.floors
-        assert name == "prefill against decode"
-        assert reference.floors[name].positions == 93
+        assert list(reference.floors) == ["replica", "prefill against decode"]
+        assert [floor.positions for floor in reference.floors.values()] == [93, 93]
+        assert [floor.identical for floor in reference.floors.values()] == [True, False]
         candidate = known(library, "kv-e5m2")
         assert {name: pair.whole.positions for name, pair in candidate.pairs.items()} == {
             "forced": 93, "prefill": 93, "free": 1,

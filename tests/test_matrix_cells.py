@@ -6,6 +6,7 @@ import pytest
 
 from app.matrix_cells import Scale, bounded, drawn, kl_text, outcome_total, rate_text, scale_of, share_cell
 from app.pair_summary import Outcome, Share
+from capture.divergence import Divergence
 from capture.intervals import Interval
 
 
@@ -26,9 +27,8 @@ def test_nats_have_the_digits_that_say_something(value: float, text: str) -> Non
 
 def share(flips: int, positions: int, kl: float, *, high: float = 0.5) -> Share:
     rate = flips / positions
-    return Share(
-        positions, flips, 1, kl, positions, False, None, Interval(0.0, max(high, rate)), Interval(kl / 2, 2 * kl)
-    )
+    divergence = Divergence(kl, positions, lower_bound=False, interval=Interval(kl / 2, 2 * kl))
+    return Share(positions, flips, 1, divergence, disagreement=Interval(0.0, max(high, rate)))
 
 
 @pytest.mark.parametrize("cells", ["disagreement", "kl"])
@@ -46,6 +46,11 @@ def test_what_is_off_the_scale_stands_at_its_end() -> None:
     assert Scale("kl", 1.0).at(0.0) == 0.0
 
 
+def test_an_infinite_divergence_leaves_the_scale_of_the_others() -> None:
+    infinite = Share(9, 0, 0, Divergence(float("inf"), 9, lower_bound=False))
+    assert scale_of("kl", [infinite, share(1, 9, 0.2)]) == scale_of("kl", [share(1, 9, 0.2)])
+
+
 def test_a_cell_says_all_in_its_title() -> None:
     cell = drawn(share_cell(share(3, 200, 0.02), "/x", "free", "forced"), Scale("disagreement", 0.1))
     assert cell.title == (
@@ -55,13 +60,26 @@ def test_a_cell_says_all_in_its_title() -> None:
     assert (cell.text, cell.detail, cell.mark) == ("1.5 %", "3 / 200", "free")
 
 
+def test_a_cell_tells_what_its_kl_is_of_and_what_the_other_positions_have() -> None:
+    whole, bounded = Divergence(0.02, 43, lower_bound=False), Divergence(0.01, 9, lower_bound=True)
+    cell = drawn(share_cell(Share(52, 3, 1, whole, bounded), "", "forced", "forced"), Scale("kl", 1.0))
+    assert (cell.text, cell.detail, cell.lower_bound) == ("0.0200", "43 of 52", False)
+    assert (cell.other_kl, cell.other_kl_positions) == (0.01, 9)
+    assert "mean KL 0.0200 nats over 43 of 52" in cell.title
+    assert "mean KL \u2265 0.0100 nats over 9 others, of which only the highest tokens were kept" in cell.title
+    turned = Share(52, 3, 1, Divergence(0.02, 9, lower_bound=False), Divergence(0.01, 43, lower_bound=True))
+    other = drawn(share_cell(turned, "", "forced", "forced"), Scale("kl", 1.0))
+    assert (other.text, other.detail, other.other_kl) == ("\u2265 0.0100", "43 of 52", 0.02)
+    assert "mean KL 0.0200 nats over 9 others, of which the whole vocabulary was kept" in other.title
+
+
 def test_without_an_interval_there_is_no_strip() -> None:
-    plain = Share(10, 1, 0, 0.1, 10, False)
+    plain = Share(10, 1, 0, Divergence(0.1, 10, lower_bound=False))
     assert drawn(share_cell(plain, "", "forced", "forced"), Scale("kl", 1.0)).whisker is None
 
 
 def test_what_is_identical_is_noted() -> None:
-    same = Share(10, 0, 0, 0.0, 10, False, identical=True)
+    same = Share(10, 0, 0, Divergence(0.0, 10, lower_bound=False), identical=True)
     assert "no effect" in share_cell(same, "", "forced", "forced").note
 
 

@@ -46,6 +46,19 @@ def test_the_label_counts_more_than_the_reference() -> None:
     assert words(other, case(labelled=False), reference=other)[2] is True
 
 
+def test_a_call_is_held_against_the_reference_and_against_the_label() -> None:
+    other = CALL.replace(b"show interface", b"reload")
+    found = outcome_of([other], [other], case(labelled=True), RUN)
+    assert found is not None
+    assert (found.as_reference, found.as_labelled) == (True, False)
+    alone = outcome_of([other], [other], case(labelled=False), RUN)
+    assert alone is not None
+    assert (alone.as_reference, alone.as_labelled) == (True, None)
+    without = outcome_of([], [CALL], case(labelled=True), RUN)
+    assert without is not None
+    assert (without.as_reference, without.as_labelled) == (None, True)
+
+
 def test_a_missing_call_is_told() -> None:
     text, tone, wanted, _ = words(b"It is up.", case(labelled=True))
     assert str(text).startswith("missing call")

@@ -15,7 +15,7 @@ import pytest
 
 from app.cli import main
 from app.report_pages import parts_of
-from app.report_tables import Table
+from app.report_tables import KL_N, Table
 from app.report_text import text_lines
 from capture.bundle import Bundle
 from capture.checks import Checked, checks_path, write_checks
@@ -74,18 +74,42 @@ def test_a_table_that_is_too_wide_is_told_in_pieces_that_repeat_its_words() -> N
     ]
 
 
+def test_columns_that_belong_together_stay_together_where_a_table_is_too_wide() -> None:
+    header = ("", *("x" * 30 for _ in range(4)))
+    table = Table("Wide", header, (("n", "0", "1", "2", "3"),), starts=(3,))
+    lines = [line.split() for line in text_lines([table]) if line.strip().startswith("n ")]
+    assert lines == [["n", "0", "1"], ["n", "2", "3"]]
+    unbound = [line.split() for line in text_lines([replace(table, starts=())]) if line.strip().startswith("n ")]
+    assert unbound == [["n", "0", "1", "2"], ["n", "3"]]
+
+
+def test_kl_tells_what_it_is_of_where_that_is_not_every_position() -> None:
+    whole = bundled_report().sections[0]
+    tables = {table.title.split(",")[0]: table for table in parts_of(bundled_report()) if isinstance(table, Table)}
+    runs, kinds, chosen = (tables[name] for name in ("By run", "By kind of range", "Which should I use"))
+    at = runs.header.index("KL\nn")
+    assert {row[:2]: row[at] for row in runs.rows}["KV fp8 e4m3", "mac"] == "43"
+    assert ("", "KL n") in [row[:2] for row in kinds.rows]
+    mixed = next(lane.summary for lane in whole.lanes if lane.runtime == "kv-e4m3")
+    assert mixed.main is not None
+    told = {row[0]: row[chosen.header.index("KL\nn")] for row in chosen.rows}
+    assert told["KV fp8 e4m3"] == f"{mixed.main.positions} of {mixed.positions}"
+    assert told["W8A8"] == str(mixed.positions)
+    assert all(KL_N in table.notes for table in (runs, kinds, chosen))
+
+
 def test_the_statistics_are_in_the_words_and_order_of_llama_cpp(
     library: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = printed(capsys, "report", str(library)).splitlines()
-    start = lines.index("KL divergence statistics")
-    names = [re.split(r"\s{2,}", line.strip())[0] for line in lines[start + 3 : start + 14]]
+    heading = lines.index("KL divergence statistics")
+    start = next(at for at in range(heading, len(lines)) if lines[at].strip().startswith("Positions")) + 1
+    names = [re.split(r"\s{2,}", line.strip())[0] for line in lines[start : start + 11]]
     assert names == [
         "Mean KLD", "Maximum KLD", "99.9% KLD", "99.0% KLD", "95.0% KLD", "90.0% KLD", "Median KLD", "10.0% KLD",
         "5.0% KLD", "1.0% KLD", "0.1% KLD",
     ]  # fmt: skip
-    (mean,) = [line for line in lines[start : start + 8] if "Mean KLD" in line]
-    assert "0.018508 ± 0.004505" in mean
+    assert "0.018508 ± 0.004505" in lines[start]
 
 
 def test_whole_vocabularies_and_lower_bounds_have_tables_of_their_own(
@@ -188,15 +212,17 @@ def test_a_pair_that_cannot_be_compared_is_told_and_hides_nothing_else(
     assert [lane["runtime"] for lane in study["sections"][0]["lanes"]] == ["kv-e4m3", "w8a8"]
 
 
-def test_a_comparison_of_other_prefixes_is_told(library: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_comparison_of_other_prefixes_is_told_and_made_again(
+    library: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = library / "network-automation/mac--w8a8.vs.bf16.comparison.duckdb"
+    before = printed(capsys, "report", str(library), "--json")
     wrong = [replace(one, prefix_id=tuple(bytes(16) for _ in one.prefix_id)) for one in read_comparisons(path)]
     write_comparisons(path, wrong)
     assert main(["report", str(library), "--json"]) == 0
     said = capsys.readouterr()
-    assert "delete its file and compare again" in said.err
-    (study,) = json.loads(said.out)["studies"]
-    assert [lane["runtime"] for lane in study["sections"][0]["lanes"]] == ["kv-e4m3"]
+    assert f"{path.name} does not fit mac--w8a8.duckdb; delete it and compare again" in said.err
+    assert json.loads(said.out) == json.loads(before)
 
 
 def test_a_runtime_that_rules_tokens_out_is_told_without_warnings(
@@ -221,7 +247,7 @@ def test_what_the_users_own_check_said_is_counted_by_its_words(
 ) -> None:
     path = library / "network-automation/mac--w8a8.duckdb"
     with Bundle(path) as bundle:
-        runs = [run.run_id for run in bundle.runs if run.mode is not Mode.FORCED]
+        runs = [run.run_id for run in bundle.runs if run.mode is not Mode.FORCED and not run.replica]
     said = [Checked(run, "0" * 32, "commands valid" if run == runs[0] else "wrong command", "") for run in runs]
     write_checks(checks_path(path), ["check"], said)
     (study,) = json.loads(printed(capsys, "report", str(library), "--json"))["studies"]

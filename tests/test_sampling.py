@@ -61,6 +61,21 @@ def test_change_of_probability_is_exact_where_known_and_unknown_elsewhere(sides:
     assert (sample.same_top == (reference.steps.top1 == candidate.steps.top1)).all()
 
 
+def test_a_token_that_a_narrower_vocabulary_lacks_is_unknown(tmp_path: Path) -> None:
+    reference = make_run(LOGITS, make_steps(LOGITS, TOKENS))
+    narrow = LOGITS[:, : max(TOKENS)]
+    origin = Origin(Mode.FORCED, forced_along=reference.run.run_id)
+    candidate = make_run(narrow, make_steps(narrow, TOKENS, forced=True), origin)
+    paths = make_bundle(tmp_path / "a.duckdb", [reference]), make_bundle(tmp_path / "b.duckdb", [candidate])
+    with Bundle(paths[0]) as one, Bundle(paths[1]) as other:
+        sides = Side.of(one, one.runs[0].run_id), Side.of(other, other.runs[0].run_id)
+        sample = sample_of(compare_runs(*sides), *sides, range_kinds(one, sides[0].steps))
+    unknown = [token >= max(TOKENS) for token in TOKENS]
+    assert any(unknown)
+    assert np.isnan(sample.delta_probability).tolist() == unknown
+    assert np.isnan(sample.candidate_log_probability).tolist() == unknown
+
+
 def test_what_lies_below_the_window_of_a_code_is_unknown(sides: tuple[Path, Path]) -> None:
     narrow = LOGITS.copy()
     narrow[:, 3] = -20.0

@@ -8,9 +8,7 @@ from typing import Any
 
 from app.charts.page import ChartsPage
 from app.charts.values import Chart, Value
-
-_FORMULAS = ("=", "+", "-", "@", "\t", "\r")
-"""What a text must not start with where a spreadsheet opens it."""
+from app.spreadsheet import harmless
 
 
 def chart_csv(chart: Chart) -> str:
@@ -24,9 +22,7 @@ def chart_csv(chart: Chart) -> str:
 
 
 def _cell(value: Value) -> Value:
-    if isinstance(value, str):
-        return f"'{value}" if value.startswith(_FORMULAS) else value
-    return value
+    return harmless(value) if isinstance(value, str) else value
 
 
 def chart_json(chart: Chart) -> dict[str, Any]:

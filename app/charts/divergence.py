@@ -11,11 +11,10 @@ from app.charts.drawing import FLOOR_COLOUR, caption, colour, dash, figure, mark
 from app.charts.points import Points, by_case, points_of
 from app.charts.values import Chart, ChartLane, ChartSource, Line, ends
 from app.matrix_cells import kl_text
-from capture.intervals import Interval, block_bootstrap, case_bootstrap
+from capture.intervals import Interval, case_bootstrap, run_interval
 from capture.model import Float64Array
 from capture.report import bucket_name
 from capture.samples import CONFIDENCE_EDGES
-from capture.summary import FEWEST_POSITIONS
 
 SMALLEST = 1e-7
 """Nats from which on the tail is drawn."""
@@ -164,7 +163,7 @@ def _interval(groups: Sequence[Float64Array]) -> Interval | None:
     """Return the interval of a mean over one run or several cases, None where none is claimed."""
     if len(groups) > 1:
         return case_bootstrap(groups)
-    return block_bootstrap(groups[0]) if len(groups[0]) >= FEWEST_POSITIONS else None
+    return run_interval(groups[0])
 
 
 def _bucket_trace(lane: ChartLane, index: int, names: list[str], found: list[_Bucket], total: int) -> dict[str, Any]:

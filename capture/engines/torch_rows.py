@@ -69,7 +69,7 @@ def _compare(first: _Side, second: _Side, places: torch.Tensor) -> PairMetrics:
     shannon = (_mean(first.probability, first.logs - middle) + _mean(second.probability, second.logs - middle)) / 2
     overlap = (first.top[:, :, None] == second.top[:, None, :]).any(dim=2).sum(dim=1)
     tokens = places.clamp(min=0)
-    delta = (second.probability.gather(1, tokens) - first.probability.gather(1, tokens)) * (places >= 0)
+    delta = second.probability.gather(1, tokens) - first.probability.gather(1, tokens)
     values = {
         "kl_forward": forward,
         "kl_reverse": reverse,
@@ -80,7 +80,7 @@ def _compare(first: _Side, second: _Side, places: torch.Tensor) -> PairMetrics:
         "candidate_rank": _rank(first, second.winner),
         "reference_winner_probability": second.probability.gather(1, first.winner)[:, 0],
         "candidate_winner_probability": first.probability.gather(1, second.winner)[:, 0],
-        "delta_probability": delta[:, 0],
+        "delta_probability": delta.masked_fill(places < 0, math.nan)[:, 0],
         "top5_overlap": overlap.int(),
         "reference_outside": first.outside,
         "candidate_outside": second.outside,

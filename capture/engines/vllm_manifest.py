@@ -208,9 +208,13 @@ def _resolved(config: Any) -> dict[str, Any]:
 
 
 def _ran(evidence: Evidence) -> dict[str, Any]:
-    first, *others = evidence.workers
+    weights = [worker["weight_bytes"] for worker in evidence.workers if "weight_bytes" in worker]
+    first, *others = (
+        {name: value for name, value in worker.items() if name != "weight_bytes"} for worker in evidence.workers
+    )
     told = {
         **first,
+        **({"weight_bytes": sum(weights)} if weights else {}),
         "model_runner": f"{evidence.runner}: {first['model_runner']}",
         "model_runner_choice": evidence.runner_choice,
         "logits": {"dtype": evidence.self_test.dtype, "columns": evidence.self_test.vocabulary_size},

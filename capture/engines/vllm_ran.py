@@ -42,11 +42,23 @@ def describe_worker(runner: Any, vllm_config: Any) -> dict[str, Any]:
         "dtypes": _counted(_dtype(value) for value in model.parameters()),
         "layers": [_mixer(layer) for layer in layers.values()],
         "linear": _counted(_linear_kinds(model)),
+        **_weights(runner),
         "threads": torch.get_num_threads(),
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
         "deterministic": torch.are_deterministic_algorithms_enabled(),
         "libraries": loaded_libraries(Path("/proc/self/maps")),
     }
+
+
+def _weights(runner: Any) -> dict[str, int]:
+    """Return what weights take in memory; nothing on a CPU, where kernels keep packed copies that cannot be seen."""
+    return {} if runner.device.type == "cpu" else {"weight_bytes": weight_bytes(runner.model)}
+
+
+def weight_bytes(model: Any) -> int:
+    """Return the memory of all weights of a module in bytes, those that layers share counted once."""
+    storages = (weight.untyped_storage() for weight in (*model.parameters(), *model.buffers()))
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
 def loaded_libraries(maps: Path) -> list[str]:

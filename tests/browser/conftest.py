@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import uvicorn
+from fastapi import FastAPI
 
 from app.settings import Settings
 from app.web.main import create_app
@@ -59,7 +60,12 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def serve(folder: Path, grow: tuple[Path, ...] = ()) -> Iterator[str]:
     """Serve a library on a free port until the generator is closed."""
-    config = uvicorn.Config(create_app(Settings(library=folder, grow=grow)), port=0, log_level="error", ws="none")
+    yield from serve_application(create_app(Settings(library=folder, grow=grow)))
+
+
+def serve_application(application: FastAPI) -> Iterator[str]:
+    """Serve what a test made itself in the same way."""
+    config = uvicorn.Config(application, port=0, log_level="error", ws="none")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -19,6 +19,7 @@ from app.charts.page import DRAWN
 from app.links import parse
 from app.web.security import POLICY
 from capture.comparison import read_comparisons
+from capture.resources import bundled_library
 from tests.web.conftest import Page, client_of
 
 
@@ -210,3 +211,17 @@ def test_an_agreement_that_cannot_be_read_is_told(copy: Path) -> None:
         page = BeautifulSoup(client.get("/charts?protocol=forced").text, "html.parser")
     notices = [_text(notice) for notice in page.select(".notice")]
     assert any("iface--int4.duckdb is left out" in notice for notice in notices)
+
+
+def test_a_link_that_names_no_study_of_several_says_which_it_shows(tmp_path: Path, made: Path) -> None:
+    shutil.copytree(made / "synthetic", tmp_path / "synthetic")
+    for name in ("mac--bf16.duckdb", "mac--w8a8.duckdb"):
+        shutil.copy(bundled_library() / "network-automation" / name, tmp_path / name)
+    with client_of(tmp_path) as client:
+        found = [
+            BeautifulSoup(client.get(link).text, "html.parser").select_one(".notice")
+            for link in ("/charts", "/charts?study=synthetic", "/charts?study=network-automation")
+        ]
+    assert found[0] is not None
+    assert "2 studies could be meant" in found[0].get_text()
+    assert found[1:] == [None, None]

@@ -14,6 +14,7 @@ from starlette.testclient import TestClient
 
 from app.library import Library
 from app.links import ForkLink, parse
+from app.report_choices import COLUMNS
 from capture.comparison import read_comparisons
 from capture.model import FlipClass, Mode
 from tests.synthetic import interface_scripts, make_case
@@ -191,8 +192,11 @@ def test_what_to_use_is_told_as_captured(settled: TestClient) -> None:
     assert {row["disk"] for row in table["rows"]} == {""}
     page = BeautifulSoup(settled.get("/").text, "html.parser")
     cells = [_text(cell) for cell in page.select(".advice-table tbody tr:first-of-type td")]
-    assert cells[3:5] == ["–", "–"]
-    assert cells[5].endswith(" tok/s")
+    heads = [_text(cell) for cell in page.select(".advice-table thead th")][1:]
+    told = dict(zip(heads, cells, strict=True))
+    assert heads == table["columns"][1:] == [name for name in COLUMNS[1:] if name not in ("KL n", "on disk", "weights")]
+    assert told["calls as reference"] == "–"
+    assert told["speed"].endswith(" tok/s")
 
 
 def test_studies_that_share_a_case_are_one_matrix_and_name_their_study(copy: Path) -> None:

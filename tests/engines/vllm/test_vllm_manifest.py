@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from capture.engines.vllm_manifest import environment
-from capture.engines.vllm_ran import describe_worker, loaded_libraries
+from capture.engines.vllm_ran import describe_worker, loaded_libraries, weight_bytes
 
 pytestmark = pytest.mark.engine
 
@@ -88,3 +88,22 @@ def test_what_runs_is_told_by_layer_and_kernel() -> None:
     assert told["linear"] == {"Linear / Plain": 1, "Linear / Scheme / Int8Kernel": 2}
     assert told["dtypes"] == {"bfloat16": 3}
     assert told["device"] == "cpu"
+
+
+def test_weights_that_layers_share_are_counted_once() -> None:
+    first = torch.nn.Linear(3, 5, dtype=torch.bfloat16)
+    tied = torch.nn.Linear(3, 5, bias=False, dtype=torch.bfloat16)
+    tied.weight = first.weight
+    scale = torch.nn.Module()
+    scale.register_buffer("scale", torch.zeros(7))
+    assert weight_bytes(torch.nn.ModuleList([first, tied, scale])) == 2 * 3 * 5 + 2 * 5 + 4 * 7
+
+
+def test_on_a_cpu_the_memory_of_weights_is_not_told() -> None:
+    model = torch.nn.Linear(2, 2)
+    config = SimpleNamespace(compilation_config=SimpleNamespace(static_forward_context={}))
+    here, meta = (
+        describe_worker(SimpleNamespace(model=model, device=torch.device(kind)), config) for kind in ("cpu", "meta")
+    )
+    assert "weight_bytes" not in here
+    assert meta["weight_bytes"] == 4 * 6
