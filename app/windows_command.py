@@ -77,5 +77,5 @@ def windows_lines(folder: Path, width: int, as_json: bool, note: Say) -> Iterato
             numbers = (f"{one.cases:,}", f"{one.probes:,}", f"{one.flips:,}")
             table.append((study, runtime, places, *numbers, percent(one.disagreement), percent_interval(one.interval)))
     yield from aligned(table)
-    yield "Positions count from the first token of the prompt; where neighbours flip together, an interval is the wider."
+    yield "Positions count from the first token of the prompt; intervals are wider where neighbours flip together."
     yield "The reference is a yardstick, not the right answer."
