@@ -21,7 +21,8 @@ from capture.bundle import Bundle
 from capture.compare import Side, compare_runs
 from capture.errors import FlipscopeError
 from capture.model import Mode, Run, ScoringPath, Token
-from capture.ranges import Range, find_ranges
+from capture.range_hints import range_hints
+from capture.ranges import Range
 
 MOST_KEPT = 20_000
 """Summaries that are kept, a few kilobytes each."""
@@ -166,8 +167,8 @@ class Summaries:
     def _ranges_of(self, reference: BundleEntry) -> tuple[Range, ...]:
         found = self._ranges.get(reference.stamp)
         if found is None:
-            given, turns = reference.facts.case.ranges, self._runs.prompt(reference).turns
-            found = find_ranges(self._output(reference), given=given, turns=turns)
+            hints = range_hints(reference.facts.case.ranges, self._runs.prompt(reference))
+            found = hints.find(self._output(reference))
             self._ranges.put(reference.stamp, found)
         return found
 

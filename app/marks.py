@@ -8,7 +8,7 @@ from app.source_consequences import output_tokens
 from app.strands import Story, Strand
 from capture.align import Alignment, Line, align_lines
 from capture.model import Mode
-from capture.ranges import find_ranges
+from capture.range_hints import range_hints
 
 SMALL_MARGIN_NATS = 0.5
 """Margin below which a choice was close and its token gets a dotted line."""
@@ -57,7 +57,7 @@ def _line(story: Story, strand: Strand) -> Line:
     data = tuple(token.data if token else b"" for token in known)
     return Line(
         data,
-        find_ranges(data, given=story.case.lanes[0].facts.case.ranges, turns=story.case.prompt.turns),
+        range_hints(story.case.lanes[0].facts.case.ranges, story.case.prompt).find(data),
         tuple(token is None or token.special for token in known),
     )
 

@@ -10,7 +10,7 @@ from app.lanes import OpenCase
 from app.library import Library
 from app.links import CaseLink, ViewOptions
 from capture.model import FlipClass, Mode, RangeKind
-from capture.ranges import find_ranges
+from capture.range_hints import range_hints
 
 _Rank = tuple[bool, float]
 
@@ -53,10 +53,7 @@ def _parting(catalog: Catalog, mode: Mode) -> Iterator[CaseEntry]:
 def _inside_calls(case: OpenCase) -> frozenset[int]:
     """Return the positions of the reference's output that lie in tool calls."""
     tokens = [case.tokens.get(token_id) for token_id in case.lanes[0].steps.token_id.tolist()]
-    ranges = find_ranges(
-        [token.data if token else b"" for token in tokens],
-        given=case.lanes[0].facts.case.ranges,
-        turns=case.prompt.turns,
-    )
+    hints = range_hints(case.lanes[0].facts.case.ranges, case.prompt)
+    ranges = hints.find([token.data if token else b"" for token in tokens])
     calls = [part for part in ranges if part.kind is RangeKind.TOOL_CALL]
     return frozenset(at for part in calls for at in range(part.start, part.stop))

@@ -23,9 +23,9 @@ from capture.flips import find_flips
 from capture.live import Mark, tell
 from capture.model import Json, Mode, Origin, Prompt, RunId, ScoringPath
 from capture.plan import PROBE, bundle_count, free_streams
-from capture.ranges import find_ranges
+from capture.range_hints import range_hints
 from capture.reference import Reference
-from capture.seal import Given, record_probe, record_run
+from capture.seal import record_probe, record_run
 from capture.session import RuntimeSession
 from capture.spool import Stream
 from capture.study import Study
@@ -127,7 +127,7 @@ class CaseRecorder:
         turns = self.prompt.turns or ((0, len(reference.steps)),)
         flips = [flip for flip in found if any(first <= flip.position < stop for first, stop in turns)]
         texts = [self._bytes(token_id) for token_id in reference.token_ids]
-        return choose_forks(flips, find_ranges(texts, given=self.given, turns=self.prompt.turns), self.study.forks)
+        return choose_forks(flips, range_hints(self.given, self.prompt).find(texts), self.study.forks)
 
     def _branch(
         self,
@@ -164,7 +164,7 @@ class CaseRecorder:
             session.vocabulary,
             before,
             origin,
-            Given(self.given, self.prompt.turns),
+            range_hints(self.given, self.prompt),
         )
 
     def _run(self, name: str, job: Job, folders: dict[str, Path], most: int) -> dict[str, Stream]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import select
 import selectors
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -21,7 +23,7 @@ from typing import Any
 from capture.bundle import Bundle
 from capture.callparser import BrokenCall, ToolCall, read_calls
 from capture.compare import reference_run
-from capture.errors import DamagedBundleError, UsageError
+from capture.errors import DamagedBundleError, StorageFullError, UsageError
 from capture.messages import case_to_json
 from capture.model import Case, Json, Mode, Run
 from capture.outcomes import answer_bytes, left_turn, output_bytes
@@ -35,6 +37,8 @@ LONGEST_DETAIL = 200
 LARGEST_ANSWER = 1 << 20
 LARGEST_FILE = 16 * 1024 * 1024
 FORMAT = 1
+
+_RUN_ID = re.compile("[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,38 +168,62 @@ def run_command(rule: CheckRule, request: str) -> str:
 def _exchange(process: subprocess.Popen[bytes], request: bytes, seconds: float) -> tuple[bytes, bytes]:
     """Write a request and return what is answered on stdout, and the end of stderr, once the process has ended.
 
-    The process is not reaped, so that its number still stands for it and what it started.
+    What it leaves running may hold its pipes open, so its own end counts, not theirs. It is not reaped here, so that
+    its number still stands for it and what it started.
     """
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
     deadline = time.monotonic() + seconds
     ended = os.pidfd_open(process.pid)
-    rest, out, err = memoryview(request), bytearray(), bytearray()
+    talk = _Talk(process, request)
     try:
         with selectors.DefaultSelector() as selector:
-            selector.register(process.stdin, selectors.EVENT_WRITE)
-            for stream in (process.stdout, process.stderr, ended):
-                selector.register(stream, selectors.EVENT_READ)
-            while selector.get_map():
+            talk.register(selector)
+            selector.register(ended, selectors.EVENT_READ)
+            is_over = False
+            while not is_over:
                 if time.monotonic() >= deadline:
                     raise subprocess.TimeoutExpired(process.args, seconds)
-                for key, _ in selector.select(deadline - time.monotonic()):
-                    if key.fileobj is process.stdin:
-                        rest = _write(key.fd, rest)
-                        over = not rest
-                    else:
-                        over = key.fileobj == ended or not _read(key.fd, out if key.fileobj is process.stdout else err)
-                    if over:
-                        selector.unregister(key.fileobj)
-                    if over and key.fileobj is process.stdin:
-                        process.stdin.close()
-                if len(out) > LARGEST_ANSWER:
-                    raise _NoAnswerError("the check answered more than a megabyte; it must print one short object")
-                del err[:-LARGEST_ANSWER]
+                ready = {key.fd for key, _ in selector.select(deadline - time.monotonic())}
+                talk.go_on(selector, ready - {ended})
+                is_over = ended in ready
+            while ready := {key.fd for key, _ in selector.select(0)} - {ended, talk.stdin}:
+                talk.go_on(selector, ready)
     finally:
         os.close(ended)
-    return bytes(out), bytes(err)
+    return bytes(talk.out), bytes(talk.err)
+
+
+class _Talk:
+    """What is still to be written to a process, and what it has written."""
+
+    def __init__(self, process: subprocess.Popen[bytes], request: bytes) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._input = process.stdin
+        self._stdout, self._stderr = process.stdout.fileno(), process.stderr.fileno()
+        self.stdin = process.stdin.fileno()
+        self._rest = memoryview(request)
+        self.out, self.err = bytearray(), bytearray()
+
+    def register(self, selector: selectors.BaseSelector) -> None:
+        """Have the pipes waited for."""
+        selector.register(self.stdin, selectors.EVENT_WRITE)
+        for descriptor in (self._stdout, self._stderr):
+            selector.register(descriptor, selectors.EVENT_READ)
+
+    def go_on(self, selector: selectors.BaseSelector, ready: set[int]) -> None:
+        """Write and read once where it can be done at once; what has come to its end is no longer waited for."""
+        if self.stdin in ready:
+            self._rest = _write(self.stdin, self._rest)
+            if not self._rest:
+                selector.unregister(self.stdin)
+                self._input.close()
+        for descriptor, into in ((self._stdout, self.out), (self._stderr, self.err)):
+            if descriptor in ready and not _read(descriptor, into):
+                selector.unregister(descriptor)
+        if len(self.out) > LARGEST_ANSWER:
+            raise _NoAnswerError("the check answered more than a megabyte; it must print one short object")
+        del self.err[:-LARGEST_ANSWER]
 
 
 def _write(descriptor: int, rest: memoryview) -> memoryview:
@@ -243,11 +271,15 @@ def checks_path(bundle: Path) -> Path:
 
 
 def write_checks(path: Path, command: Sequence[str], checked: Sequence[Checked]) -> None:
-    """Write what a check said of a bundle's runs, in place of what is there."""
+    """Write what a check said of a bundle's runs, in place of what is there; raises StorageFullError."""
     value = {"format": FORMAT, "command": list(command), "checked": [asdict(one) for one in checked]}
     partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(value, indent=1), encoding="utf-8")
-    os.replace(partial, path)
+    try:
+        partial.write_text(json.dumps(value, indent=1), encoding="utf-8")
+        os.replace(partial, path)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise StorageFullError(f"cannot write {path}: {error.strerror}; see that the disk has space") from error
 
 
 def read_checks(path: Path) -> dict[str, Checked]:
@@ -257,8 +289,9 @@ def read_checks(path: Path) -> dict[str, Checked]:
         DamagedBundleError: the file is none that `write_checks` writes.
     """
     try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise ValueError("too large")
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_FILE:
+            raise ValueError("no file, or too large")
         value = json.loads(path.read_text(encoding="utf-8"))
         found = [_from_json(one) for one in value["checked"]] if value["format"] == FORMAT else []
     except FileNotFoundError:
@@ -272,4 +305,7 @@ def _from_json(value: Any) -> Checked:
     fields = {name: value[name] for name in Checked.__slots__}
     if not all(isinstance(field, str) for field in fields.values()):
         raise ValueError("a field is no text")
-    return Checked(**{name: _line(field, LONGEST_DETAIL) for name, field in fields.items()})
+    if not all(_RUN_ID.fullmatch(fields[name]) for name in ("run_id", "reference")):
+        raise ValueError("a run's id is no 32 hexadecimal digits")
+    words = {name: _line(fields[name], LONGEST_DETAIL) for name in ("detail", "error")}
+    return Checked(fields["run_id"], fields["reference"], _line(fields["verdict"], LONGEST_VERDICT), **words)

@@ -20,8 +20,9 @@ from capture.manifests import differences
 from capture.model import Certificate, Exactness, Json, Mode, Origin, Prompt, Run, RunId, Runtime, ScoringPath, Steps
 from capture.progress import Reporter
 from capture.public import public_runtime
+from capture.range_hints import range_hints
 from capture.record import only_writer
-from capture.seal import Given, mentioned_tokens, record_run
+from capture.seal import mentioned_tokens, record_run
 from capture.session import RuntimeSession
 from capture.spool import Stream
 from capture.study import GROWN, Study
@@ -175,8 +176,8 @@ def _recorded(
     origin = Origin(Mode.BRANCH, fork=fork_of(parent.run, parent.steps, fork), certificate=certificate)
     keep = study.keep.of(parent.facts.case.case_id, session.runtime.name)
     own = stream.from_position(fork.position)
-    given = Given(parent.facts.case.ranges, parent.prompt.turns)
-    branch = record_run(own, session.facts, session.manifest, keep, session.vocabulary, before, origin, given)
+    hints = range_hints(parent.facts.case.ranges, parent.prompt)
+    branch = record_run(own, session.facts, session.manifest, keep, session.vocabulary, before, origin, hints)
     departure = None if parent.free is None else first_departure(branch.steps, parent.free)
     return replace(branch, run=replace(branch.run, certificate=held_against(certificate, departure)))
 

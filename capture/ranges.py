@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -78,6 +77,12 @@ def token_at(offsets: NDArray[np.int64], offset: int) -> int:
         offset: a byte offset, 0 or more.
     """
     return min(int(np.searchsorted(offsets, offset, side="right")) - 1, len(offsets) - 2)
+
+
+def ends_in_thinking(prompt: str) -> bool:
+    """Return whether a prompt's last words open a thinking part, as chat templates of reasoning models do."""
+    openers = tuple(opener.decode() for opener, _, kind in TAGS if kind is RangeKind.THINKING)
+    return prompt.rstrip().endswith(openers)
 
 
 def find_ranges(
@@ -173,16 +178,6 @@ def _partition(starts: list[tuple[int, RangeKind]], length: int) -> Iterator[Ran
             found.append(Range(kind, start, stop))
             stop = start
     yield from reversed(found)
-
-
-def range_at(ranges: Sequence[Range], token: int) -> Range:
-    """Return the range that holds a token.
-
-    Args:
-        ranges: from `find_ranges`, not empty.
-        token: index of a token, 0-based.
-    """
-    return ranges[max(0, bisect_right(ranges, token, key=lambda part: part.start) - 1)]
 
 
 def find_spans(data: bytes, *, in_thinking: bool = False) -> tuple[Span, ...]:

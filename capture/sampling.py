@@ -11,7 +11,7 @@ from capture.encoding import Encoding, encoding_of
 from capture.errors import ComparisonError
 from capture.flips import Flip
 from capture.model import Float64Array, Int32Array, Steps
-from capture.ranges import find_ranges
+from capture.range_hints import range_hints
 from capture.rounding import rounding_kl
 from capture.rows import widen
 from capture.samples import FLIP_CLASSES, KINDS, Sample, prefix_column
@@ -33,7 +33,7 @@ def range_kinds(bundle: Bundle, steps: Steps) -> Kinds:
     if not known or steps.position[0] < 0:  # a probe of a prompt, which has no ranges
         return kinds
     data = [token.data if token else b"" for token in known]
-    for found in find_ranges(data, given=bundle.facts.case.ranges, turns=bundle.prompt.turns):
+    for found in range_hints(bundle.facts.case.ranges, bundle.prompt).find(data):
         kinds[found.start : found.stop] = KINDS.index(found.kind)
     return kinds
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,23 +12,12 @@ from capture.engines.base import ModelFacts
 from capture.identity import run_id
 from capture.model import Json, Keep, Mode, Origin, RangeKind, Run, ScoringPath, Steps, Token
 from capture.prefix import chain, prefix_of
-from capture.ranges import find_ranges
+from capture.range_hints import NO_HINTS, RangeHints
 from capture.rows import RowStatistics, describe_rows, row_hash, widen
 from capture.spool import FORCED, Stream
 from capture.study import KeepRule
 
 _BLOCK = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Given:
-    """What a case tells of its ranges: those it gives, and the assistant turns that are followed."""
-
-    ranges: Sequence[Json] = ()
-    turns: Sequence[tuple[int, int]] = ()
-
-
-NOTHING_GIVEN = Given()
 
 
 def record_run(
@@ -39,7 +28,7 @@ def record_run(
     vocabulary: Mapping[int, Token],
     before: Sequence[int],
     origin: Origin,
-    given: Given = NOTHING_GIVEN,
+    hints: RangeHints = NO_HINTS,
 ) -> RecordedRun:
     """Return the run that a stream holds.
 
@@ -51,12 +40,12 @@ def record_run(
         vocabulary: tokens by id, to find ranges.
         before: every token before the stream's first position, prompt included.
         origin: how the run came about.
-        given: what the case tells of its ranges.
+        hints: what the case and its prompt tell of ranges.
     """
     steps = stream_steps(stream, facts, keep.top_k, before)
     kept = keep.kept(origin)
     run = _run(stream, steps, facts, manifest, origin, kept)
-    return RecordedRun(run, steps, manifest, kept_rows(steps, kept, keep.ranges, vocabulary, before, given), stream.row)
+    return RecordedRun(run, steps, manifest, kept_rows(steps, kept, keep.ranges, vocabulary, before, hints), stream.row)
 
 
 def record_probe(
@@ -128,7 +117,7 @@ def kept_rows(
     kinds: Sequence[RangeKind],
     vocabulary: Mapping[int, Token],
     before: Sequence[int],
-    given: Given = NOTHING_GIVEN,
+    hints: RangeHints = NO_HINTS,
 ) -> tuple[int, ...]:
     """Return the indices of steps whose raw rows are kept.
 
@@ -142,7 +131,7 @@ def kept_rows(
     first = int(steps.position[0]) if len(steps) else 0
     output = [*before[len(before) - first :], *steps.token_id.tolist()]
     texts = [vocabulary[token].data if token in vocabulary else b"" for token in output]
-    wanted = [found for found in find_ranges(texts, given=given.ranges, turns=given.turns) if found.kind in kinds]
+    wanted = [found for found in hints.find(texts) if found.kind in kinds]
     return tuple(index - first for found in wanted for index in range(max(found.start, first), found.stop))
 
 

@@ -271,9 +271,9 @@ def _check_mode(path: Path, tables: _StudyFile, cases: tuple[Case, ...], runtime
         raise StudyError(f"{path}: case '{bare}' records no assistant turn to follow; leave it out with 'only'")
     if tables.probe is not None and follows:
         raise StudyError(f"{path}: [probe] scores prompts and follows nothing; take out 'follow' or [probe]")
-    chunks = {chunk for chunk in map(prefill_chunk, runtimes) if chunk is not None}
+    chunks = {prefill_chunk(runtime) or f"what {runtime.engine} chooses" for runtime in runtimes}
     if tables.probe is not None and len(chunks) > 1:
-        told = ", ".join(f"{chunk:,}" for chunk in sorted(chunks))
+        told = ", ".join(sorted(f"{chunk:,}" if isinstance(chunk, int) else chunk for chunk in chunks))
         raise StudyError(
             f"{path}: a probe needs the same prefill chunk in all lanes, and these have {told}; "
             "set 'prefill_chunk' (torch) or 'max_num_batched_tokens' (vllm) alike"

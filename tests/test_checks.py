@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
+import signal
 import sys
 from collections.abc import Callable
 from itertools import islice
@@ -15,7 +17,7 @@ from app.check_command import check_lines, check_rule
 from app.cli import main
 from capture.bundle import Bundle
 from capture.checks import Checked, CheckRule, check_pair, checks_path, read_checks, write_checks
-from capture.errors import CheckError, DamagedBundleError, NotFoundError, UsageError
+from capture.errors import CheckError, DamagedBundleError, NotFoundError, StorageFullError, UsageError
 from capture.model import Mode
 from capture.resources import bundled_library
 
@@ -116,6 +118,47 @@ def test_what_a_check_started_is_ended_while_its_number_is_still_its_own(
     assert killed == [True]
 
 
+LEFT = """
+import subprocess, sys
+left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session={apart})
+open("left.txt", "w").write(str(left.pid))
+print('{{"verdict": "ok"}}')
+"""
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_check_is_over_when_it_ends_whatever_it_left_running(rule: MakeRule, tmp_path: Path, apart: bool) -> None:
+    (first, *_) = checked(rule(LEFT.format(apart=apart), 600.0), 1)
+    assert (first.verdict, first.error) == ("ok", "")
+    left = int((tmp_path / "left.txt").read_text())
+    if apart:  # a session of its own is out of reach, as docs/study.md says
+        os.kill(left, signal.SIGKILL)
+    else:
+        assert _ends(left)
+
+
+def _ends(process: int) -> bool:
+    try:
+        descriptor = os.pidfd_open(process)
+    except ProcessLookupError:
+        return True
+    ended, _, _ = select.select([descriptor], [], [], 30)
+    os.close(descriptor)
+    return bool(ended)
+
+
+def test_a_long_answer_written_at_the_end_is_read_whole(rule: MakeRule) -> None:
+    source = "import json, sys; sys.stdout.write(' ' * 900_000 + json.dumps({'verdict': 'ok', 'detail': 'whole'}))"
+    (first, *_) = checked(rule(source), 1)
+    assert (first.verdict, first.detail) == ("ok", "whole")
+
+
+def test_what_goes_to_the_error_stream_is_bounded_too(rule: MakeRule) -> None:
+    source = "import sys\nfor _ in range(200): sys.stderr.write('x' * (1 << 16) + chr(10))\nraise SystemExit('why')"
+    (first, *_) = checked(rule(source), 1)
+    assert first.error == "the check ended with code 1: why"
+
+
 def test_a_check_need_not_read_its_request(rule: MakeRule) -> None:
     (first, *_) = checked(rule('import os; os.close(0); print(\'{"verdict": "ok"}\')'), 1)
     assert first.verdict == "ok"
@@ -175,13 +218,41 @@ def test_nothing_to_check_is_said(rule: MakeRule, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", '{"format": 1}', '{"format": 1, "checked": [{"run_id": 3}]}', "[" * 100_000]
+    "text",
+    [
+        "",
+        "[]",
+        '{"format": 1}',
+        '{"format": 1, "checked": [{"run_id": 3}]}',
+        "[" * 100_000,
+        '{"format": 1, "checked": [{"run_id": "<b>", "reference": "", "verdict": "", "detail": "", "error": ""}]}',
+    ],
 )
 def test_a_file_of_a_stranger_is_not_trusted(text: str, tmp_path: Path) -> None:
     path = tmp_path / "a.check.json"
     path.write_text(text)
     with pytest.raises(DamagedBundleError, match="check again"):
         read_checks(path)
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "a.check.json"
+    os.mkfifo(path)
+    with pytest.raises(DamagedBundleError, match="check again"):
+        read_checks(path)
+
+
+def test_words_of_a_stranger_are_as_short_as_ours(tmp_path: Path) -> None:
+    path = tmp_path / "a.check.json"
+    write_checks(path, ["x"], [Checked("1" * 32, "2" * 32, "v" * 500, "d" * 500, "\x1b[31m")])
+    (found,) = read_checks(path).values()
+    assert (len(found.verdict), len(found.detail)) == (40, 200)
+    assert found.error.isprintable()
+
+
+def test_a_full_disk_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StorageFullError, match="see that the disk has space"):
+        write_checks(tmp_path / "nowhere/a.check.json", ["x"], [])
 
 
 def test_what_is_written_reads_back(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PURE = (
     "model", "errors", "prefix", "trie", "align", "stretches", "metrics", "rows", "flips", "ranges", "toolcalls",
     "callparser", "jsontext", "toolschema", "callplaces", "callgrammar", "given_ranges", "context_windows",
-    "consequences", "identity", "manifests",
+    "consequences", "identity", "manifests", "range_hints",
     "intervals", "divergence", "samples", "summary", "perplexity", "rounding", "ranking", "row_pair", "encoding",
 )  # fmt: skip
 INPUT_OUTPUT = {

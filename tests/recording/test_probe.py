@@ -154,6 +154,17 @@ def test_lanes_of_another_prefill_chunk_are_refused(study_file: Path, tmp_path: 
         read_study(tmp_path / "study.toml")
 
 
+def test_a_chunk_that_one_engine_chooses_is_not_the_one_that_another_lane_sets(
+    study_file: Path, tmp_path: Path
+) -> None:
+    text = study_file.read_text()
+    (tmp_path / "cases.json").write_text((study_file.parent / "cases.json").read_text())
+    other = '[[runtime]]\nname = "other"\nengine = "vllm"\nmodel = "m"\n'
+    (tmp_path / "study.toml").write_text(text + other)
+    with pytest.raises(StudyError, match="and these have 32, what vllm chooses"):
+        read_study(tmp_path / "study.toml")
+
+
 def test_capturing_again_finds_everything_there(library: Path, study_file: Path) -> None:
     recorder = Recorder(read_study(study_file), library, SilentReporter())
     assert all(bundle.sealed and bundle.runs == ("probe",) for bundle in recorder.plan())
