@@ -110,6 +110,37 @@ def test_importing_again_writes_nothing_and_other_contents_are_refused(
         imported(files)
 
 
+def test_a_damaged_row_at_the_end_of_the_last_file_leaves_nothing_behind(files: tuple[Path, Path]) -> None:
+    whole = files[1].read_bytes()
+    files[1].write_bytes(whole[:-SIZE] + b"\xff" * SIZE)
+    with pytest.raises(UsageError, match=f"q4.kld: row {ROWS} of chunk {CHUNKS} holds no log-probabilities"):
+        imported(files)
+    assert list(files[0].parent.glob("library/**/*.duckdb")) == []
+    files[1].write_bytes(whole)
+    assert imported(files).bundles == 2 * CHUNKS
+
+
+def test_what_a_file_does_not_tell_is_in_its_bundles(
+    files: tuple[Path, Path], tmp_path: Path, text: NDArray[np.int32]
+) -> None:
+    files[1].write_bytes(files[1].read_bytes()[: -ROWS * (2 * SIZE + 8)])  # its last chunk is missing
+    wide = random_logits(text, SIZE, scale=20.0)
+    cut = write_kld(tmp_path / "cut.kld", text, wide)
+    folder = imported((*files, cut)).folder
+    told = {}
+    for name in ("f16", "q4", "cut"):
+        with Bundle(folder / f"chunk-0001--{name}.duckdb") as bundle:
+            told[name] = str(bundle.manifest(bundle.runs[0].run_id)["unknown"])
+    assert all("names no model, tokenizer" in words for words in told.values())
+    assert [name for name, words in told.items() if "q4.kld ends early: 1 of 2 chunks are whole" in words] == ["q4"]
+    assert "of ids 16 nats or more below a row's highest it tells no more than that" in told["cut"]
+
+
+def test_a_lane_that_could_not_have_its_file_s_name_is_told(tmp_path: Path, text: NDArray[np.int32]) -> None:
+    odd = write_kld(tmp_path / "my model (q4).kld", text, random_logits(text, SIZE))
+    assert "my model (q4).kld is the lane 'my-model-q4'" in " ".join(imported((odd,)).notes)
+
+
 def test_the_reference_and_the_study_can_be_named(files: tuple[Path, Path]) -> None:
     summary = imported(files, reference="q4", study="quants")
     assert summary.folder.name == "quants"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from capture.encoding import Encoding, encoding_to_json
 from capture.engines.vocabulary import vocabulary_of
 from capture.errors import UsageError
 from capture.identity import id_spans, run_id, vocabulary_hash
-from capture.importers.llama_kld import CUT_LOG_PROBABILITY, LARGEST_CODE, KldFile
+from capture.importers.llama_kld import CUT_LOG_PROBABILITY, LARGEST_CODE, KldFile, is_cut
 from capture.model import Case, Ending, Json, Keep, Mode, Origin, Prompt, Run, Runtime, ScoringPath, Steps, Token
 from capture.pairs import write_missing_comparisons
 from capture.prefix import chain, prefix_of
@@ -97,6 +97,7 @@ def import_llama_kld(wanted: KldImport, reporter: Reporter) -> ImportSummary:
             raise UsageError(f"'{study}' cannot name a study; use letters, digits, '.', '_' and '-'")
         writer = _Writer(wanted, study, _vocabulary(wanted.tokenizer, files[0].header.vocabulary_size), reporter)
         cases = min(lanes[0].file.chunks, wanted.chunks or lanes[0].file.chunks)
+        _check_rows(lanes, cases, reporter)
         (wanted.library / ".spool").mkdir(parents=True, exist_ok=True)
         with only_writer(wanted.library):
             written = sum(writer.write(lanes, chunk) for chunk in range(cases))
@@ -130,6 +131,14 @@ def _check_same_text(files: Sequence[KldFile]) -> None:
             )
 
 
+def _check_rows(lanes: Sequence[_Lane], cases: int, reporter: Reporter) -> None:
+    """Read everything once before anything is written, so that a damaged file leaves no part of a study behind."""
+    for lane in lanes:
+        reporter.begin(f"reading {lane.file.path.name}", min(cases, lane.file.chunks) * lane.file.header.rows)
+        lane.file.check(cases, reporter.advance)
+        reporter.end("sound")
+
+
 def _vocabulary(tokenizer: Path | None, size: int) -> Mapping[int, Token]:
     if tokenizer is None:
         return {}
@@ -146,16 +155,23 @@ def _vocabulary(tokenizer: Path | None, size: int) -> Mapping[int, Token]:
 
 
 def _notes(lanes: Sequence[_Lane], wanted: KldImport) -> tuple[str, ...]:
-    notes = [
-        f"{lane.file.path.name} ends early: {lane.file.chunks} of {lane.file.header.chunks} chunks are whole"
+    notes = [f"{lane.file.path.name} {early}" for lane in lanes if (early := _ends_early(lane.file))]
+    notes += [
+        f"{lane.file.path.name} is the lane '{lane.name}': its own name has more than letters, digits, '.', '_' and '-'"
         for lane in lanes
-        if lane.file.chunks < lane.file.header.chunks
+        if lane.name != lane.file.path.name.removesuffix(".kld")
     ]
     if wanted.tokenizer is None:
         notes.append("token ids are taken to mean the same in all lanes; the files hold no tokenizer")
     if wanted.add_bos is None:
         notes.append("if the model's tokenizer puts a token before a text, tell it with --add-bos; the files do not")
     return tuple(notes)
+
+
+def _ends_early(file: KldFile) -> str:
+    """Return how much of a file is there, empty where it is whole."""
+    whole = file.chunks == file.header.chunks
+    return "" if whole else f"ends early: {file.chunks} of {file.header.chunks} chunks are whole"
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,5 +305,16 @@ def _manifest(file: KldFile, chunk: int, encoding: Encoding) -> Json:
             **asdict(file.header),
         },
         "encoding": encoding_to_json(encoding),
-        "unknown": "the file names no model, tokenizer, options, versions or hardware",
+        "unknown": "; ".join(_unknown(file, encoding)),
     }
+
+
+def _unknown(file: KldFile, encoding: Encoding) -> Iterator[str]:
+    yield "the file names no model, tokenizer, options, versions or hardware"
+    if is_cut(encoding.window_nats):
+        yield (
+            f"of ids {encoding.window_nats:.0f} nats or more below a row's highest it tells no more than that; "
+            "KL back and JSD spread over them evenly what the others leave"
+        )
+    if early := _ends_early(file):
+        yield f"{file.path.name} {early}"

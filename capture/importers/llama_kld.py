@@ -11,6 +11,7 @@ import hashlib
 import math
 import os
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +35,8 @@ _HEADER = struct.Struct("<8sIii")
 
 _OTHER_FORMATS = {b"_logits2": "beellama.cpp's second format", b"DECKLK01": "the format of decode-kl"}
 
-_MOST_TOKENS = 1 << 28
+_MOST_TOKENS = 1 << 24
+"""Tokens of a text; more are no text that anybody scored, and reading them would take gigabytes."""
 
 _WINDOW_TOLERANCE = 1e-3
 _LEAST_SUM, _LARGEST_SUM = 0.95, 1.001
@@ -152,6 +154,17 @@ class KldFile:
             )
         return found
 
+    def check(self, chunks: int, told: Callable[[int], None]) -> None:
+        """Read every row of the first chunks, and tell each time how many more were read.
+
+        Raises:
+            UsageError: as `row`.
+        """
+        for chunk in range(min(chunks, self.chunks)):
+            for row in range(self.header.rows):
+                self.row(chunk, row)
+            told(self.header.rows)
+
     def _read(self, offset: int, size: int) -> bytes:
         parts, wanted = [], size
         while wanted and (part := os.pread(self._descriptor, min(wanted, 1 << 30), offset)):
@@ -206,7 +219,7 @@ def decode_row(data: bytes, vocabulary_size: int) -> KldRow | None:
         return None
     logs = scale * codes.astype(np.float64) + minimum
     below = codes == 0
-    count = int(np.count_nonzero(below)) if _is_cut(window) else 0
+    count = int(np.count_nonzero(below)) if is_cut(window) else 0
     with np.errstate(over="ignore"):
         inside = float(np.exp(logs).sum()) - count * math.exp(minimum)
     if not _LEAST_SUM <= inside <= _LARGEST_SUM:
@@ -216,6 +229,6 @@ def decode_row(data: bytes, vocabulary_size: int) -> KldRow | None:
     return KldRow(logs.astype(np.float32), window)
 
 
-def _is_cut(window_nats: float) -> bool:
+def is_cut(window_nats: float) -> bool:
     """Return whether a writer cut the row: its codes then reach exactly so far, and code 0 means that or less."""
     return any(abs(window_nats - cut) < _WINDOW_TOLERANCE for cut in WINDOWS_NATS)
