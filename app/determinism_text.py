@@ -20,7 +20,7 @@ def determinism_parts(found: Sequence[RuntimeRepeats]) -> Iterator[Part]:
     for study, group in groupby(found, key=lambda one: one.study):
         runtimes = list(group)
         yield Heading(f"Determinism: {study}", 1)
-        yield _table(runtimes)
+        yield _table(runtimes) if any(one.repeats for one in runtimes) else _NOTHING_TWICE
     yield REPEATABILITY
 
 
@@ -28,6 +28,8 @@ def determinism_json(found: Sequence[RuntimeRepeats]) -> Json:
     """Return everything as JSON values."""
     return {"note": REPEATABILITY, "runtimes": plain(found)}
 
+
+_NOTHING_TWICE = "Nothing was computed twice; `replicas` in a study file repeats the free runs."
 
 _HEADER = (
     "runtime",

@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from capture.bundle_facts import (
     BundleFacts,
     facts_from_json,
@@ -20,6 +18,7 @@ from capture.bundle_facts import (
     run_to_json,
     turns_from_json,
 )
+from capture.bundle_steps import read_steps
 from capture.codec import SHUFFLE_ZSTD, decode, encode
 from capture.database import Database, open_database, write_database
 from capture.errors import DamagedBundleError, ForeignBundleError, NotFoundError
@@ -151,17 +150,9 @@ class Bundle:
         return manifest
 
     def steps(self, run_id: str) -> Steps:
-        """Return the step records of a run, by rising position."""
-        columns = list(TABLES["step"])[1:]
-        rows = self.database.query(
-            f"SELECT {', '.join(columns)} FROM step WHERE run = ? ORDER BY position", [self._index(run_id)]
-        )
-        try:
-            return steps_from_columns(list(zip(*rows, strict=True)) if rows else [()] * len(columns))
-        except (TypeError, ValueError, OverflowError) as error:
-            raise DamagedBundleError(
-                f"{self.path.name}: the positions of run {run_id} cannot be read; capture it again"
-            ) from error
+        """Return the step records of a run, by rising position; raises what `read_steps` raises."""
+        (found,) = read_steps(self.database, [self._index(run_id)])
+        return found
 
     def kept_positions(self, run_id: str) -> tuple[int, ...]:
         """Return the positions whose raw rows the bundle holds, rising."""
@@ -276,27 +267,6 @@ class Bundle:
     def _read_runs(self) -> tuple[Run, ...]:
         rows = self.database.query("SELECT run_id, facts FROM run ORDER BY run")
         return tuple(run_from_json(run_id, json.loads(facts)) for run_id, facts in rows)
-
-
-def steps_from_columns(columns: Sequence[Sequence[Any]]) -> Steps:
-    """Return the columns of table `step`, from `position` on, as `Steps`."""
-    position, prefix, token, forced, top1, emitted, ties, log_sum_exp, entropy, margin, ids, logits, hashes = columns
-    width = len(ids[0]) if len(ids) else 0
-    return Steps(
-        position=np.array(position, np.int32),
-        prefix_id=tuple(prefix),
-        token_id=np.array(token, np.int32),
-        forced=np.array(forced, np.bool_),
-        top1=np.array(top1, np.int32),
-        emitted=np.array([-1 if value is None else value for value in emitted], np.int32),
-        tie_count=np.array(ties, np.int32),
-        log_sum_exp=np.array(log_sum_exp, np.float64),
-        entropy=np.array(entropy, np.float64),
-        margin_nats=np.array(margin, np.float64),
-        top_ids=np.array(ids, np.int32).reshape(len(ids), width),
-        top_logits=np.array(logits, np.float32).reshape(len(ids), width),
-        row_hash=tuple(hashes),
-    )
 
 
 def _write_run(insert: Insert, index: int, recorded: RecordedRun) -> None:

@@ -98,12 +98,12 @@ class _Columns:
         )
 
     def _check_tops(self, ids: NDArray[Any], logits: NDArray[Any], log_sum_exp: NDArray[Any]) -> None:
-        """Refuse ids that no token has, and logits whose probabilities are more than there is."""
+        """Refuse ids that no token has, and logits whose probabilities are nothing or more than there is."""
         if ids.size and ids.min() < 0:
             raise self._damaged("top_ids")
         with np.errstate(over="ignore"):
             total = np.exp(logits.astype(np.float64) - log_sum_exp[:, None]).sum(axis=1)
-        if total.size and not total.max() <= 1 + _SLACK:
+        if total.size and not (total.min() > 0 and total.max() <= 1 + _SLACK):
             raise self._damaged("top_logits")
 
     def _width(self, first: int, stop: int) -> int:

@@ -20,13 +20,19 @@ _SLACK = 1e-9
 """How far rounding may carry a number over its limit."""
 
 _LIMITS: dict[str, tuple[float, float]] = {
-    **dict.fromkeys(("kl_forward", "kl_reverse", "reference_entropy", "candidate_entropy"), (0.0, math.inf)),
+    **dict.fromkeys(("reference_entropy", "candidate_entropy"), (0.0, math.inf)),
     "jensen_shannon": (0.0, math.log(2)),
     **dict.fromkeys(("reference_rank", "candidate_rank"), (0, math.inf)),
     **dict.fromkeys(("reference_winner_probability", "candidate_winner_probability"), (0.0, 1.0)),
     "top5_overlap": (0, 5),
     **dict.fromkeys(("reference_outside", "candidate_outside"), (0.0, 1.0)),
 }
+
+_LARGEST_NATS = 1e6
+"""A finite divergence is below this: logits of no model lie farther apart."""
+
+_SHANNON_SLACK = 0.01
+"""Nats; KL of imported rows leaves out ids far below the highest, and JSD does not."""
 
 _Rows = tuple[NDArray[np.int64], NDArray[np.int64]]
 
@@ -63,7 +69,21 @@ def is_possible(metrics: PairMetrics) -> bool:
     """Return whether all numbers lie where divergences, probabilities and ranks can; the delta may be unknown."""
     inside = (_inside(getattr(metrics, name), low, high) for name, (low, high) in _LIMITS.items())
     delta = metrics.delta_probability
-    return all(inside) and _inside(delta[~np.isnan(delta)], -1.0, 1.0)
+    return all(inside) and _are_divergences(metrics) and _inside(delta[~np.isnan(delta)], -1.0, 1.0)
+
+
+def _are_divergences(metrics: PairMetrics) -> bool:
+    """Return whether divergences go together: JSD is at most a quarter of both KLs' sum, since KL is convex.
+
+    Infinite they are only where one side rules out a token, which lists of the highest tokens do not tell.
+    """
+    both = np.stack([metrics.kl_forward, metrics.kl_reverse])
+    finite = np.isfinite(both)
+    return (
+        _inside(both[finite], 0.0, _LARGEST_NATS)
+        and bool((finite | ((both > 0) & ~metrics.lower_bound)).all())
+        and bool((metrics.jensen_shannon <= both.sum(axis=0) / 4 + _SHANNON_SLACK).all())
+    )
 
 
 def _inside(values: NDArray[np.float64 | np.int32], low: float, high: float) -> bool:

@@ -19,8 +19,8 @@ BoolArray = NDArray[np.bool_]
 _NUMBERS = PairNumbers._fields[:-2]
 _COUNTS = ("reference_rank", "candidate_rank", "top5_overlap")
 
-_ROUNDING = 1e-15
-"""Probability below which one minus a sum of probabilities says nothing."""
+_ROUNDING = 1e-14
+"""How far one minus a sum of probabilities may be too low: log-probabilities are differences of logits up to 64."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def _compare_top_k_row(
 def _bucketed(logs: dict[int, float], common: list[int]) -> Float64Array:
     """Return one row: the common tokens' log-probabilities, then one bucket for the rest."""
     inside = np.array([logs[token_id] for token_id in common], np.float64)
-    rest = max(1.0 - float(np.exp(inside).sum()), _ROUNDING)
+    rest = max(1.0 - float(np.exp(inside).sum()), 0.0) + _ROUNDING  # too low a rest would be no lower bound
     return np.append(inside, np.log(rest))[None, :]
 
 

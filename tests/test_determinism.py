@@ -115,3 +115,10 @@ def test_an_empty_folder_is_told(tmp_path: Path) -> None:
         determinism(tmp_path, lambda text: pytest.fail(text))
     with pytest.raises(NotFoundError, match="no library"):
         determinism(tmp_path / "none", lambda text: pytest.fail(text))
+
+
+def test_a_study_in_which_nothing_was_repeated_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    logits = np.random.default_rng(0).normal(0, 3, (4, 16)).astype(np.float32)
+    make_bundle(tmp_path / "case--plain.duckdb", [make_run(logits, make_steps(logits))])
+    assert main(["determinism", str(tmp_path)]) == 0
+    assert "Nothing was computed twice" in capsys.readouterr().out

@@ -9,6 +9,7 @@ import pytest
 
 from capture.bundle import Bundle
 from capture.compare import Side, compare_runs
+from capture.control import yardsticks
 from capture.floors import FloorKind, reference_floors
 from capture.model import Mode, Origin, ScoringPath
 from capture.summary import summarize
@@ -52,16 +53,18 @@ def test_a_replica_that_does_not_is_measured_like_a_candidate(tmp_path: Path) ->
 
 def test_the_control_of_a_real_reference_is_its_decode_against_its_prefill() -> None:
     with Bundle(bundled("vlan", "bf16")) as bundle:
-        free, prefill = bundle.runs[:2]
+        free, prefill = yardsticks(bundle)
         direct = compare_runs(Side.of(bundle, free.run_id), Side.of(bundle, prefill.run_id), mixed_paths=True)
-    (found,) = [floor for floor in bundled_evidence().floors if floor.sample.case_id == "vlan"]
-    assert found.kind is FloorKind.CONTROL
+    floors = {floor.kind: floor for floor in bundled_evidence().floors if floor.sample.case_id == "vlan"}
+    assert floors.keys() == {FloorKind.REPLICA, FloorKind.CONTROL}
+    assert not floors[FloorKind.REPLICA].sample.kl_forward.any()
+    found = floors[FloorKind.CONTROL]
     assert found.sample.kl_forward.tolist() == direct.metrics.kl_forward.tolist()
     assert 0 < found.sample.kl_forward.mean() < 0.01
 
 
 def test_the_rounding_of_bfloat16_explains_the_benign_control_of_a_real_study() -> None:
-    floors = [floor.sample for floor in bundled_evidence().floors]
+    floors = [floor.sample for floor in bundled_evidence().floors if floor.kind is FloorKind.CONTROL]
     rounding = np.concatenate([sample.rounding_kl for sample in floors]).mean()
     control = np.concatenate([sample.kl_forward for sample in floors]).mean()
     assert 0.3 < rounding / control < 3
