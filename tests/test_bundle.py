@@ -165,11 +165,25 @@ def test_an_empty_row_is_told(bundle_path: Path, column: str) -> None:
         bundle.row(bundle.runs[0].run_id, 0)
 
 
-@pytest.mark.parametrize("change", ["position = NULL", "top_ids = NULL", "top_ids = [1] WHERE position = 0"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        "position = NULL",
+        "top_ids = NULL",
+        "top_ids = [1] WHERE position = 0",
+        "top_ids = [], top_logits = []",
+        "top_logits = list_transform(top_logits, lambda one: '-Infinity'::FLOAT)",
+        "top_logits = list_transform(top_logits, lambda one: 'NaN'::FLOAT)",
+        "top_logits = list_transform(top_logits, lambda one: 3e38::FLOAT)",
+        "log_sum_exp = -1e9",
+        "entropy = -5",
+        "margin_nats = 'Infinity'::DOUBLE",
+    ],
+)
 def test_steps_that_cannot_be_are_told(bundle_path: Path, change: str) -> None:
     with duckdb.connect(str(bundle_path)) as connection:
         connection.execute(f"UPDATE step SET {change}")
-    with Bundle(bundle_path) as bundle, pytest.raises(DamagedBundleError, match="positions of run"):
+    with Bundle(bundle_path) as bundle, pytest.raises(DamagedBundleError, match="table step holds wrong values"):
         bundle.steps(bundle.runs[0].run_id)
 
 
