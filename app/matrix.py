@@ -176,7 +176,10 @@ class _Builder:
 
     def _alone(self, entry: Entry) -> Cell:
         href = self._href(entry, "free" if entry.positions else PROBE, None)
-        note = "not compared yet; opening it compares" if entry.reference else "no reference here to compare with"
+        if entry.reference is None:
+            note = "no reference here to compare with"
+        else:
+            note = "not read yet" if entry.summary is None else "not compared yet; opening it compares"
         return Cell("alone", href, text="open", title=note, note=note)
 
     def _range_cell(self, row: RuntimeRow, kind: RangeKind) -> Cell:

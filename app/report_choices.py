@@ -20,8 +20,8 @@ COLUMNS = (
 """What the columns are called; `KL n` is left out where KL is of all positions."""
 
 ORDER = (
-    "nearest by mean KL first, then by top-1 changed, then by name; the order by paired differences is "
-    "flipscope report's own table"
+    "nearest by mean KL first, then by top-1 changed, then by name; flipscope report has a table of paired differences "
+    "too, with its own order"
 )
 
 MIXED = "a lower bound (\u2265) may be farther than its place"

@@ -114,6 +114,10 @@ def _overview_notes(section: Section, names: dict[str, str]) -> Iterator[str]:
                 f"{names[lane.runtime]}: KL, JSD and Δp here are of {used.positions:,} positions; "
                 f"of {other.positions:,} {kept} kept, and these are not pooled with them"
             )
+        main = lane.summary.main
+        if main is not None and main.delta_unknown:
+            known = main.positions - main.delta_unknown
+            yield f"{names[lane.runtime]}: Δp is known at {known:,} of {main.positions:,} positions"
     kinds = [floor.kind for floor in section.floors]
     identical = [floor.kind.value for floor in section.floors if floor.identical]
     if identical:
@@ -235,9 +239,14 @@ def ranking(section: Section, cases: int) -> Table | None:
         "Nearest to the reference first, each against the next over the positions both share",
         tuple(header[at] for at in told),
         tuple(tuple(row[at] for at in told) for row in rows),
-        (f"a case is won by the lower mean KL{claim}",),
+        (f"a case is won by the lower mean KL{claim}", *_of_bounds(section)),
         left=2,
     )
+
+
+def _of_bounds(section: Section) -> Iterator[str]:
+    if any(ranked.lower_bound for ranked in section.ranking[:-1]):
+        yield "where the KLs are lower bounds (≥), their difference is no bound: it orders what was kept"
 
 
 def _rank_row(ranked: Ranked, names: dict[str, str]) -> tuple[str, ...]:
